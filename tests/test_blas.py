@@ -76,7 +76,7 @@ def test_importing_aexec_first_chooses() -> None:
 
 
 @on_avx512
-def test_the_users_choice_is_in_use() -> None:
+def test_users_choice_is_in_use() -> None:
     """No warning either: the user meant it."""
     code = f"import warnings; warnings.simplefilter('error'); import aexec; print(aexec.tune_blas()); {IN_USE}"
     assert run_python(code, "Haswell").stdout.split() == ["None", "Haswell"]

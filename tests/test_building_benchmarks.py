@@ -30,7 +30,7 @@ def test_operations_are_counted() -> None:
         assert len(graph.nodes) >= made + 4 * 3
 
 
-def test_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
+def test_figures(capsys: pytest.CaptureFixture[str]) -> None:
     assert benchmarks.main(["--operations", "20", "--network", "12", "--repeats", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(" s")[0].rpartition(" ")[0] for line in lines] == [

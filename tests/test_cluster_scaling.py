@@ -17,7 +17,7 @@ scaling: Any = importlib.import_module("cluster_scaling")
 sys.path.remove(SCRIPTS)
 
 
-def test_a_step_takes_what_its_kernel_and_messages_take() -> None:
+def test_step_takes_what_its_kernel_and_messages_take() -> None:
     row = scaling.scaled(1, NetworkCosts())
     assert row.fan_out == row.training == row.apart == pytest.approx(scaling.KERNEL_SECONDS)
     # Told to run, and that it has ended: by the answer, or a message of its own.
@@ -25,7 +25,7 @@ def test_a_step_takes_what_its_kernel_and_messages_take() -> None:
     assert row.fan_out == pytest.approx(2 + scaling.KERNEL_SECONDS, abs=0.01)
 
 
-def test_the_client_is_at_work_on_all_messages_of_one_graph() -> None:
+def test_client_is_at_work_on_all_messages_of_one_graph() -> None:
     costs = NetworkCosts(message=1e-3)
     one, many = scaling.scaled(1, costs), scaling.scaled(16, costs)
     assert many.fan_out - one.fan_out == pytest.approx(15e-3 * 2, rel=0.3)

@@ -82,7 +82,7 @@ def test_cells_of_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     asyncio.run(run())
 
 
-def test_the_installation_page_names_each_extra() -> None:
+def test_installation_page_names_each_extra() -> None:
     page = (ROOT / "docs" / "install.md").read_text("utf-8")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     for name, requirements in project["optional-dependencies"].items():
@@ -236,7 +236,7 @@ def test_named_files_exist(page: Path) -> None:
         assert any(f"/{file}".endswith(f"/{path.rstrip('/')}") for file in FILES), f"{page.name} names {path}"
 
 
-def test_the_index_lists_every_page() -> None:
+def test_index_lists_every_page() -> None:
     listed = set(re.findall(r"\]\(([\w./-]+)\)", (ROOT / "docs" / "README.md").read_text("utf-8")))
     assert {page.name for page in DOCS} - {"README.md"} <= listed
 

@@ -49,7 +49,7 @@ def run(program: Path, *arguments: str, path: str | None = None) -> subprocess.C
     return subprocess.run([str(program), *arguments], capture_output=True, text=True, timeout=120, env=environment)
 
 
-def test_a_program_in_c(program: Path, tmp_path: Path) -> None:
+def test_program_in_c(program: Path, tmp_path: Path) -> None:
     with aexec.Graph() as graph:
         aexec.ops.square(aexec.placeholder("float32", [None], name="x"), name="y")
         queue = aexec.ops.fifo_queue_v2(component_types=[aexec.float32], shapes=[[]])

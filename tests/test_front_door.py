@@ -183,7 +183,7 @@ class TestOpening:
         async with aexec.Session(tmp_path / "g.pb"):
             assert turned.is_set()
 
-    async def test_the_graph_being_built_is_the_default(self) -> None:
+    async def test_graph_being_built_is_the_default(self) -> None:
         with aexec.Graph() as graph:
             y = aexec.constant(2.0) * 3.0
             session = aexec.Session()
@@ -194,14 +194,14 @@ class TestOpening:
         with aexec.Graph() as empty:
             assert aexec.Session().graph is empty
 
-    def test_a_plain_with_says_what_to_use(self, tmp_path: Path) -> None:
+    def test_plain_with_says_what_to_use(self, tmp_path: Path) -> None:
         for source in (doubling(), tmp_path / "g.pb"):
             with pytest.raises(TypeError, match="use `async with"), aexec.Session(source):  # type: ignore[attr-defined]
                 pass
 
 
 class TestCalling:
-    async def test_a_graph_by_its_own_names(self) -> None:
+    async def test_graph_by_its_own_names(self) -> None:
         async with aexec.Session(doubling()) as session:
             assert {k: str(info) for k, info in session.inputs.items()} == {"x": "x:0  float[?]"}
             assert {k: str(info) for k, info in session.outputs.items()} == {"y": "y:0  float[?]"}
@@ -216,7 +216,7 @@ class TestCalling:
             await session.extend(more)
             assert list(session.outputs) == ["y", "z"]
 
-    async def test_a_model_by_its_signatures(self, tmp_path: Path) -> None:
+    async def test_model_by_its_signatures(self, tmp_path: Path) -> None:
         async with aexec.Session(write_model(tmp_path / "model")) as session:
             assert list(session.signatures) == ["serving_default"]
             assert list(session.inputs) == ["value"] and list(session.outputs) == ["twice"]
@@ -262,7 +262,7 @@ class TestCalling:
 
 
 class TestUnclosed:
-    def test_a_session_that_ran_warns(self) -> None:
+    def test_session_that_ran_warns(self) -> None:
         async def forget() -> int:
             session = aexec.Session(doubling())
             await session.run("y:0", {"x:0": [1.0]})

@@ -48,7 +48,7 @@ def test_every_part_runs(tmp_path: Path) -> None:
     assert not kept.exists(), "figures of a stand-in are none"
 
 
-def test_a_part_that_there_is_not_is_refused() -> None:
+def test_part_that_there_is_not_is_refused() -> None:
     done = check("--stand-in", "speed")
     assert done.returncode == 2
     assert "no part 'speed'; there are suite, calls, conformance" in done.stderr

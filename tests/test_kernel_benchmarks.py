@@ -39,7 +39,7 @@ def plain(value: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_expression_computes_the_same(case: Any) -> None:
+def test_expression_computes_the_same(case: Any) -> None:
     built, arrays, _ = build(case.op, case.inputs(Data(400)), **case.attrs)
     with np.errstate(all="ignore"):
         ours, theirs = plain(built.compute(*arrays)), plain(case.numpy(*arrays))
@@ -55,7 +55,7 @@ def test_names_tell_the_cases_apart() -> None:
     assert set(names) >= set(DIFFERENT)
 
 
-def test_a_comparison_has_both_times(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comparison_has_both_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(SCRIPTS)
     benchmarks: Any = importlib.import_module("kernel_benchmarks")
     found = list(benchmarks.kernel_comparisons("^Square$", repeats=1))

@@ -86,7 +86,7 @@ async def test_labels_get_no_gradient_from_softmax() -> None:
         assert aexec.gradients(loss, [logits])[0] is not None
 
 
-async def test_the_total_is_of_losses_and_of_what_regularizers_gave() -> None:
+async def test_total_is_of_losses_and_of_what_regularizers_gave() -> None:
     with aexec.Graph() as graph:
         aexec.get_variable("w", initializer=[3.0], regularizer=aexec.regularizers.l2_regularizer(1.0))
         with aexec.name_scope("one"):

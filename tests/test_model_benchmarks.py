@@ -47,13 +47,13 @@ async def test_activations_neither_vanish_nor_explode(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [model.name for model in SMALL.values() if model.numpy])
-async def test_the_plain_function_computes_the_same(name: str) -> None:
+async def test_plain_function_computes_the_same(name: str) -> None:
     (found,) = await answers(SMALL[name])
     np.testing.assert_allclose(SMALL[name].numpy(**SMALL[name].feeds), found, rtol=1e-5, atol=1e-6)
 
 
 @each_model
-async def test_the_onnx_model_computes_the_same(name: str) -> None:
+async def test_onnx_model_computes_the_same(name: str) -> None:
     reference = pytest.importorskip("onnx.reference")
     model = SMALL[name]
     found = reference.ReferenceEvaluator(importlib.import_module("onnx").load_from_string(model.onnx)).run(
@@ -71,7 +71,7 @@ def test_weights_come_from_a_seed(name: str) -> None:
         np.testing.assert_array_equal(value, SMALL[name].feeds[key])
 
 
-def test_the_zoo_has_models_of_every_kind() -> None:
+def test_zoo_has_models_of_every_kind() -> None:
     names = [model.name for model in models.zoo()]
     assert len(set(names)) == len(names)
     assert {name.partition("-")[0] for name in names} >= {model.name.partition("-")[0] for model in SMALL.values()}
@@ -91,7 +91,7 @@ def test_loops_are_loops_and_constants_belong_to_them() -> None:
 
 
 @pytest.mark.parametrize("model", training.training_zoo(small=True), ids=lambda model: model.name)
-async def test_a_trained_model_learns_its_batch(model: Any) -> None:
+async def test_trained_model_learns_its_batch(model: Any) -> None:
     ours = contenders.Aexec()
     await ours.prepare(model, 1)
     losses = [(await ours.run())[0] for _ in range(30)]
@@ -100,7 +100,7 @@ async def test_a_trained_model_learns_its_batch(model: Any) -> None:
     assert losses[-1] < losses[0]
 
 
-def test_the_commands_know_their_models(capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_know_their_models(capsys: pytest.CaptureFixture[str]) -> None:
     assert benchmarks.main(["--list"], "training") == 0
     listed = capsys.readouterr().out
     assert "mlp " in listed
@@ -173,7 +173,7 @@ async def test_another_answer_is_noted(contend: Callable[..., Any], other: Any) 
 # The table
 
 
-def test_the_page_has_times_ratios_and_medians() -> None:
+def test_page_has_times_ratios_and_medians() -> None:
     rows = [
         benchmarks.Measured("small", {"aexec": 1e-5, "numpy": 2e-5, "tensorflow": 4e-5}),
         benchmarks.Measured("large", {"aexec": 0.25, "tensorflow": 0.2}, ["OpenVINO failed: why"]),
@@ -199,7 +199,7 @@ by turns; times are medians in milliseconds, a ratio below 1 means that aexec is
     )
 
 
-def test_the_command_measures_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_measures_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page, figures = tmp_path / "models.md", tmp_path / "models.json"
     command = ["chain-1", "lstm", "--small", "--only", "aexec,numpy", "--seconds", "0", "--threads", "1"]
     assert benchmarks.main([*command, "--loop", "asyncio", "--markdown", str(page), "--json", str(figures)]) == 0
@@ -236,7 +236,7 @@ async def test_who_must_not_be_given_a_model_is_not(contend: Callable[..., Any])
     assert kept_out.runs == 0
 
 
-def test_the_command_lists_models_and_contenders(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_lists_models_and_contenders(capsys: pytest.CaptureFixture[str]) -> None:
     assert benchmarks.main(["--list"]) == 0
     listed = capsys.readouterr().out
     assert "mobilenet-v2" in listed
@@ -244,7 +244,7 @@ def test_the_command_lists_models_and_contenders(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["--only", "nonsense"]])
-def test_an_unknown_name_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_name_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         benchmarks.main(arguments)
     assert "'nonsense'; there are" in capsys.readouterr().err

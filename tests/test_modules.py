@@ -60,7 +60,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks a process
 
 
 @needs_fork
-def test_a_module_can_be_imported_alone() -> None:
+def test_module_can_be_imported_alone() -> None:
     """A sample: without circles (`test_imports.py`) a module needs another first only for what that does to it."""
     failed, said = import_alone(sorted(modules())[::29])
     assert not failed, said
@@ -74,7 +74,7 @@ def test_each_module_can_be_imported_alone() -> None:
 
 
 @needs_fork
-def test_a_module_that_needs_another_to_be_imported_first_is_found(tmp_path: Path) -> None:
+def test_module_that_needs_another_to_be_imported_first_is_found(tmp_path: Path) -> None:
     (tmp_path / "first.py").write_text("import aexec\naexec.of_first = 1\n")
     (tmp_path / "second.py").write_text("import aexec\naexec.of_first\n")
     failed, said = import_alone(["first", "second"], tmp_path)

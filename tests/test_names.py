@@ -100,7 +100,7 @@ def _is_room(name: str, where: set[str]) -> bool:
     return where == {package, f"{package}.{name.removeprefix('module ')}"}
 
 
-def test_the_names_that_are_compared(things: list[tuple[str, str]]) -> None:
+def test_names_that_are_compared(things: list[tuple[str, str]]) -> None:
     names = dict(things)
     assert names["class Session"] == "aexec.runtime.session.session.Session"
     assert names["module run_table"] == "aexec_server.requests.run_table"

@@ -68,7 +68,7 @@ print(count)
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_the_garbage_collector_rests_while_importing(enabled: bool) -> None:
+def test_garbage_collector_rests_while_importing(enabled: bool) -> None:
     code = f"""
 import gc, numpy
 gc.enable() if {enabled} else gc.disable()
@@ -167,7 +167,7 @@ async def test_plain_threads_run_steps_on_the_loop() -> None:
 
 
 @pytest.mark.parametrize(("name", "hint"), [("Sesion", "; did you mean 'Session'?"), ("__wrapped__", "")])
-def test_a_name_that_is_not_there(name: str, hint: str) -> None:
+def test_name_that_is_not_there(name: str, hint: str) -> None:
     """Nothing is compared for names that tools ask of every module."""
     with pytest.raises(AttributeError) as raised:
         getattr(aexec, name)

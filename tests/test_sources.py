@@ -171,6 +171,6 @@ class TestRefusals:
         with pytest.raises(errors.InvalidArgumentError, match=message):
             aexec.load(source)
 
-    def test_a_folder_without_a_model(self, tmp_path: Path) -> None:
+    def test_folder_without_a_model(self, tmp_path: Path) -> None:
         with pytest.raises(errors.NotFoundError, match="Could not find SavedModel"):
             aexec.load(tmp_path)

@@ -33,7 +33,7 @@ ELSEWHERE = {
     "ResourceGather": "test_gradients.py::test_variables",
     "ResourceGatherNd": "test_gradients.py::test_variables",
     "RefIdentity": "test_gradients.py::test_variables_by_reference",
-    "StatelessParameterizedTruncatedNormal": "test_gradients.py::test_a_sample_stays_at_its_quantile",
+    "StatelessParameterizedTruncatedNormal": "test_gradients.py::test_sample_stays_at_its_quantile",
     # The same functions as of StatelessRandomGammaV2, and as of arrays of the third generation.
     "RandomGamma": "cases.py",
     "StatelessRandomGammaV3": "cases.py",

@@ -119,7 +119,7 @@ async def test_variables_in_branches(block: int) -> None:
 
 @pytest.mark.soak
 @pytest.mark.time_limit(4 * 3600)
-async def test_many_programs() -> None:
+async def test_random_conditionals_have_the_numeric_gradient() -> None:
     seeds = Seeds(10_000)
     for seed in seeds:
         with seeds.trying(seed):
@@ -179,7 +179,7 @@ async def test_rows_gathered_behind_a_conditional_go_back_into_it() -> None:
             np.testing.assert_array_equal(await session.run(grad, {chosen: taken}), expected)
 
 
-async def test_a_variable_chooses_between_its_gradient_and_that_of_a_constant() -> None:
+async def test_variable_chooses_between_its_gradient_and_that_of_a_constant() -> None:
     with aexec.Graph() as graph:
         flag, v = aexec.Variable(True, use_resource=False), aexec.Variable(3.0, use_resource=True)
         (grad,) = aexec.gradients(aexec.cond(flag, lambda: v * v, lambda: aexec.constant(0.0)), v)
@@ -191,7 +191,7 @@ async def test_a_variable_chooses_between_its_gradient_and_that_of_a_constant() 
         assert await session.run(grad) == 0.0
 
 
-def test_a_merge_without_a_conditional_is_refused() -> None:
+def test_merge_without_a_conditional_is_refused() -> None:
     with aexec.Graph() as graph:
         x = aexec.constant(1.0)
         y = ops.merge([x * 2.0, x * 3.0])[0]

@@ -57,7 +57,7 @@ async def test_first_and_second_derivatives(name: str) -> None:
     assert along == pytest.approx((there - back) / 2e-6, rel=1e-5, abs=1e-6)
 
 
-def test_what_is_inside_a_loop_has_a_value_for_every_iteration() -> None:
+def test_tensors_inside_a_loop_are_refused() -> None:
     graph, _, _ = _read("simple")
     inside = next(node for node in graph if node.op == "Tanh")
     with graph, pytest.raises(aexec.errors.InvalidArgumentError, match=r"'while/Tanh' is inside the while loop"):

@@ -64,7 +64,7 @@ async def check(
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_of_tensorflows_graphs(name: str) -> None:
+async def test_gradients_of_tensorflows_graphs(name: str) -> None:
     with np.load(io.BytesIO(ARCHIVE.read(f"{name}/arrays.npz")), allow_pickle=False) as stored:
         arrays = dict(stored)
     graph = aexec.Graph.from_bytes(ARCHIVE.read(f"{name}/graph.pb"))
@@ -111,14 +111,14 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-async def test_of_graphs_from_python(name: str) -> None:
+async def test_gradients_of_graphs_from_python(name: str) -> None:
     with aexec.Graph() as graph:
         a, b = (aexec.placeholder("float64", [3], name=name) for name in "ab")
         y = PROGRAMS[name](a, b)
     await check(graph, y, [a, b], {"a:0": RANDOM.normal(size=3) / 2, "b:0": RANDOM.normal(size=3) / 2})
 
 
-async def test_of_variables() -> None:
+async def test_gradients_of_variables_in_functions() -> None:
     """Their gradients come out of functions, branches and loops, as the handles go in."""
     with aexec.Graph() as graph:
         v = aexec.Variable(np.array([[0.3, 0.7], [0.1, -0.2]]), use_resource=True, name="v")
@@ -153,7 +153,7 @@ def _initial(graph: aexec.Graph, v: Any) -> str:
     return f"{graph.nodes[source].name}:{slot}"
 
 
-async def test_a_session_that_ran_before_goes_on() -> None:
+async def test_session_that_ran_before_goes_on() -> None:
     """Gradients change what the node calls; the session that has its kernel makes another."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("float64", [2], name="x")
@@ -170,7 +170,7 @@ async def test_a_session_that_ran_before_goes_on() -> None:
     np.testing.assert_allclose(slope, (1 - t**2) * (1 - np.tanh(t) ** 2))
 
 
-async def test_only_what_is_random_once_is_random() -> None:
+async def test_backward_functions_reuse_random_numbers() -> None:
     """The backward function is given the numbers that were drawn, and draws none."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [1000], name="x")
@@ -229,7 +229,7 @@ async def test_symbolic_gradient_and_calls_by_name() -> None:
     assert size == 2
 
 
-async def test_what_runs_is_not_added_to_the_graph() -> None:
+async def test_running_a_gradient_does_not_change_the_graph() -> None:
     graph = _graph()
     before = graph.to_bytes()
     async with aexec.Session(graph) as session:
@@ -237,7 +237,7 @@ async def test_what_runs_is_not_added_to_the_graph() -> None:
     assert graph.to_bytes() == before
 
 
-async def test_the_gradient_that_the_library_names_is_taken() -> None:
+async def test_gradient_that_the_library_names_is_taken() -> None:
     graph = _graph(named=True)
     with graph:
         (direct,) = aexec.gradients(graph.tensor("direct:0"), graph.tensor("x:0"))
@@ -251,7 +251,7 @@ def without_gradient(x: np.ndarray) -> np.ndarray:
     return x
 
 
-async def test_a_body_without_gradient_is_refused_by_name() -> None:
+async def test_body_without_gradient_is_refused_by_name() -> None:
     with aexec.Graph():
         x = aexec.placeholder("float32", [2, 2], name="x")
         y = aexec.function(lambda x: without_gradient(x, name="w"))(x)
@@ -281,7 +281,7 @@ async def test_custom_gradients_in_functions_and_loops() -> None:
     await check(graph, z, [x, w], feeds)
 
 
-async def test_a_custom_gradient_is_what_it_says() -> None:
+async def test_custom_gradient_is_what_it_says() -> None:
     @aexec.custom_gradient
     def straight(x: Any, v: Any) -> Any:
         return {"y": ops.round(x) * v}, lambda upstream: (upstream * 5.0, None)

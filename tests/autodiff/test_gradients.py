@@ -27,7 +27,7 @@ def vector(*values: float) -> Any:
     return aexec.constant(np.array(values))
 
 
-async def test_of_several_ys_the_gradients_are_added(graph: aexec.Graph) -> None:
+async def test_gradients_of_several_ys_are_added(graph: aexec.Graph) -> None:
     x = vector(1.0, 2.0)
     (grad,) = aexec.gradients([ops.square(x), 3.0 * x], x)
     np.testing.assert_array_equal(await run(graph, grad), [5.0, 7.0])
@@ -47,7 +47,7 @@ async def test_names_are_those_of_tensorflow(graph: aexec.Graph) -> None:
     assert again.name == "gradients_1/AddN:0"
 
 
-async def test_what_y_does_not_depend_on_has_none_or_zeros(graph: aexec.Graph) -> None:
+async def test_gradient_by_an_unused_tensor_is_none_or_zeros(graph: aexec.Graph) -> None:
     x, other = vector(1.0), vector(2.0, 3.0)
     assert aexec.gradients(x * 2.0, [other]) == [None]
     (zeros,) = aexec.gradients(x * 2.0, [other], unconnected="zero")
@@ -65,7 +65,7 @@ async def test_gradients_stop_where_it_is_said(graph: aexec.Graph) -> None:
     assert await run(graph, [whole, stopped, by_op]) == [12.0, 6.0, 6.0]
 
 
-async def test_by_a_tensor_between(graph: aexec.Graph) -> None:
+async def test_gradient_by_an_intermediate_tensor(graph: aexec.Graph) -> None:
     """Each has its own, as if the ones after it did not depend on the ones before."""
     x = vector(3.0)
     doubled = 2.0 * x
@@ -73,7 +73,7 @@ async def test_by_a_tensor_between(graph: aexec.Graph) -> None:
     assert await run(graph, [by_x, by_doubled]) == [12.0, 3.0]
 
 
-async def test_what_arrives_at_y_may_be_given(graph: aexec.Graph) -> None:
+async def test_grad_ys_is_the_gradient_at_y(graph: aexec.Graph) -> None:
     x = vector(1.0, 2.0)
     (grad,) = aexec.gradients(ops.square(x), x, grad_ys=[np.array([1.0, 10.0])])
     np.testing.assert_array_equal(await run(graph, grad), [2.0, 40.0])
@@ -83,7 +83,7 @@ async def test_what_arrives_at_y_may_be_given(graph: aexec.Graph) -> None:
         aexec.gradients(x, x, grad_ys=[None, None])
 
 
-def test_of_complex_tensors_it_has_to_be_given(graph: aexec.Graph) -> None:
+def test_grad_ys_is_required_for_complex_tensors(graph: aexec.Graph) -> None:
     x = aexec.placeholder("complex64", [])
     with pytest.raises(errors.InvalidArgumentError, match="gradients of complex tensors need grad_ys"):
         aexec.gradients(ops.square(x), x)
@@ -144,7 +144,7 @@ def test_gradients_may_be_colocated(graph: aexec.Graph) -> None:
     assert elsewhere.node.colocation_groups == []
 
 
-async def test_another_ops_gradient_may_be_taken(graph: aexec.Graph) -> None:
+async def test_gradient_of_another_op_may_be_used(graph: aexec.Graph) -> None:
     x = vector(-2.0, 3.0)
     with aexec.gradient_override_map({"Sign": "Identity"}):
         straight_through = ops.sign(x)
@@ -168,7 +168,7 @@ async def test_ops_of_ones_own_have_gradients(graph: aexec.Graph) -> None:
     assert await run(graph, grad) == [12.0]
 
 
-def test_an_op_without_one_is_named(graph: aexec.Graph) -> None:
+def test_op_without_one_is_named(graph: aexec.Graph) -> None:
     @aexec.op("GradientTestNothing(x: float) -> y: float")
     def nothing(x: np.ndarray) -> np.ndarray:
         return x
@@ -182,7 +182,7 @@ def test_an_op_without_one_is_named(graph: aexec.Graph) -> None:
     assert (caught.value.node, caught.value.op) == ("here", "GradientTestNothing")
 
 
-def test_a_gradient_function_that_gives_too_few(graph: aexec.Graph) -> None:
+def test_gradient_function_that_gives_too_few(graph: aexec.Graph) -> None:
     @aexec.op("GradientTestTwo(x: float, y: float) -> z: float", gradient=lambda op, grad: grad)
     def two(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return x + y
@@ -266,7 +266,7 @@ async def test_rounding_passes_its_gradient_within_its_range(graph: aexec.Graph)
     assert [grad.tolist() for grad in found] == [[0, 1, 0]] * 4 + [[1, 1, 1]]
 
 
-async def test_a_sample_stays_at_its_quantile(graph: aexec.Graph) -> None:
+async def test_sample_stays_at_its_quantile(graph: aexec.Graph) -> None:
     """How samples of a truncated normal move with its parameters."""
     from scipy.stats import truncnorm
 
@@ -308,7 +308,7 @@ async def test_recurrent_layers(graph: aexec.Graph) -> None:
                 assert np.vdot(direction, grad) == pytest.approx((values[0] - values[1]) / 1e-2, rel=2e-2, abs=2e-2)
 
 
-def test_a_thousand_layers_take_no_recursion(graph: aexec.Graph) -> None:
+def test_thousand_layers_take_no_recursion(graph: aexec.Graph) -> None:
     x = aexec.placeholder("float32", [2])
     y = x
     for _ in range(3000):
@@ -344,7 +344,7 @@ async def test_second_derivatives_of_products_with_a_factor_of_zero(name: str) -
             np.testing.assert_allclose(found, [(there - back) / 2e-6 for there, back in ends], atol=1e-6)
 
 
-async def test_the_gradient_of_a_running_product_at_zero_is_exact() -> None:
+async def test_gradient_of_a_running_product_at_zero_is_exact() -> None:
     with aexec.Graph() as graph:
         x = aexec.constant([2.0, 0.0, 3.0])
         (grad,) = aexec.gradients(ops.cumprod(x, 0), x)

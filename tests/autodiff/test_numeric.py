@@ -109,7 +109,7 @@ OF_CONTROL_FLOW = set(
 )
 
 
-def test_the_gradients_that_tensorflow_has_are_here_or_said_why_not() -> None:
+def test_gradients_that_tensorflow_has_are_here_or_said_why_not() -> None:
     """Those of ops without a kernel cannot be used, and are printed."""
     theirs = (Path(__file__).parent / "data" / "tensorflow_gradients.txt").read_text().split()
     missing = [op for op in theirs if not global_registry.has(op) and op not in OF_CONTROL_FLOW]

@@ -87,7 +87,7 @@ async def test_gradients_are_those_of_the_function(name: str, resource: bool) ->
 
 
 @pytest.mark.parametrize(("wrap", "expected"), [(_plain, 3), (aexec.recompute_grad, 6)])
-async def test_the_function_runs_again_for_its_gradient(wrap: Callable[..., Any], expected: int) -> None:
+async def test_function_runs_again_for_its_gradient(wrap: Callable[..., Any], expected: int) -> None:
     with aexec.Graph() as graph:
         x = y = aexec.placeholder("float64", [2])
         for _ in range(3):
@@ -102,7 +102,7 @@ async def test_the_function_runs_again_for_its_gradient(wrap: Callable[..., Any]
     assert len(_calls) == 3
 
 
-async def test_what_is_between_is_not_in_memory() -> None:
+async def test_intermediate_values_are_not_kept_in_memory() -> None:
     """Of eight times eight layers: the results of the eight, and what one of them needs."""
     sizes = []
     for wrap in (_plain, aexec.recompute_grad):

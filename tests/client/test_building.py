@@ -106,7 +106,7 @@ class TestConstants:
             constant([1, 2], shape=shape)
 
 
-def test_a_node_takes_the_device_of_what_it_is_colocated_with() -> None:
+def test_node_takes_the_device_of_what_it_is_colocated_with() -> None:
     """As TensorFlow's: devices in force outside do not count, and inside only where the other asks for none."""
     with aexec.Graph() as graph:
         free = aexec.ops.no_op(name="free")
@@ -130,14 +130,14 @@ def test_a_node_takes_the_device_of_what_it_is_colocated_with() -> None:
     assert graph.find("c").colocation_groups == ["free", "placed"]
 
 
-async def test_a_list_of_no_axes_is_one_of_integers() -> None:
+async def test_list_of_no_axes_is_one_of_integers() -> None:
     with aexec.Graph() as graph:
         total = aexec.ops.sum(aexec.constant(2.0), [])
     async with aexec.Session(graph) as session:
         assert await session.run(total) == 2.0
 
 
-def test_a_function_gives_nodes_their_device_imported_ones_too() -> None:
+def test_function_gives_nodes_their_device_imported_ones_too() -> None:
     with aexec.Graph() as part:
         aexec.constant(1.0, name="one")
         with aexec.device("/device:CPU:1"):

@@ -33,7 +33,7 @@ async def test_string_input_producer() -> None:
     assert names == [b"a", b"b", b"a", b"b"]
 
 
-async def test_without_a_limit_it_goes_on_for_ever() -> None:
+async def test_producer_without_a_limit_repeats_for_ever() -> None:
     names = await run_all(lambda: input.string_input_producer(["a", "b"], shuffle=False).dequeue(), limit=5)
     assert names == [b"a", b"b", b"a", b"b", b"a"]
 
@@ -173,7 +173,7 @@ def test_refused_while_building(build: Callable[[], Any]) -> None:
         build()
 
 
-async def test_no_strings_found_when_running() -> None:
+async def test_empty_strings_are_refused_when_running() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="non-null input tensor"):
         await run_all(lambda: input.string_input_producer(ops.identity(np.empty(0, object))).dequeue())
 

@@ -85,7 +85,7 @@ def names(formula: str) -> list[str]:
         ("ops.fill([2], 1.0)", "Fill/dims Const, Fill/value Const, Fill Fill"),
     ],
 )
-def test_as_tensorflow_names_them(formula: str, expected: str) -> None:
+def test_node_names_are_those_of_tensorflow(formula: str, expected: str) -> None:
     assert ", ".join(names(formula)) == expected
 
 
@@ -102,7 +102,7 @@ def test_within_a_scope() -> None:
     ]
 
 
-def test_of_a_queue() -> None:
+def test_node_names_of_a_queue() -> None:
     with aexec.Graph() as graph:
         queue = data_flow.fifo_queue(3, ["float32", "int32"], name="q")
         queue.enqueue([1.0, 2])
@@ -129,7 +129,7 @@ def test_constants_are_in_the_scopes_of_their_node() -> None:
 
 
 @pytest.mark.parametrize("formula", ["0.5 + x", "ops.maximum(0.5, x)", "ops.pack([1, x])", "ops.select_v2(True, 1, x)"])
-def test_a_literal_takes_the_type_of_the_tensors_beside_it(formula: str) -> None:
+def test_literal_takes_the_type_of_the_tensors_beside_it(formula: str) -> None:
     with aexec.Graph() as graph:
         x = aexec.placeholder("float64", [], name="x")
         eval(formula, {"ops": ops, "x": x})
@@ -137,7 +137,7 @@ def test_a_literal_takes_the_type_of_the_tensors_beside_it(formula: str) -> None
 
 
 @pytest.mark.parametrize("value", ["text", [1, [2]], 1j, None])
-def test_a_refused_literal_uses_up_no_name(value: Any) -> None:
+def test_refused_literal_uses_up_no_name(value: Any) -> None:
     """So that a corrected call gives the node the name that was asked for."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [], name="x")
@@ -147,7 +147,7 @@ def test_a_refused_literal_uses_up_no_name(value: Any) -> None:
         assert ops.maximum(x, 1.0, name="y").name == "y:0"
 
 
-def test_a_node_for_another_graph_takes_its_literals_along() -> None:
+def test_node_for_another_graph_takes_its_literals_along() -> None:
     from aexec.graph.op_functions import create_node
 
     with aexec.Graph() as other:

@@ -58,7 +58,7 @@ class TestAnotherGraph:
                 pass
 
 
-async def test_a_target_that_is_neither_operation_nor_name() -> None:
+async def test_target_that_is_neither_operation_nor_name() -> None:
     graph, x, y = squares()
     async with aexec.Session(graph) as session:
         with pytest.raises(INVALID, match="A target must be an operation or its name, got 3"):
@@ -103,7 +103,7 @@ async def test_parts_that_are_no_numbers(value: Any, words: str) -> None:
             await session.run(y, {x: value})
 
 
-async def test_a_tensor_is_no_value() -> None:
+async def test_tensor_is_no_value() -> None:
     graph, x, y = squares()
     async with aexec.Session(graph) as session:
         with pytest.raises(INVALID, match="The value fed for x:0 cannot be <Tensor 'y:0'"):
@@ -125,7 +125,7 @@ def test_slices_that_are_no_time(seconds: Any) -> None:
 
 
 @pytest.mark.parametrize("compile_plans", [True, False])
-async def test_the_shortest_slice_gets_done(compile_plans: bool) -> None:
+async def test_shortest_slice_gets_done(compile_plans: bool) -> None:
     graph, x, y = squares()
     config = aexec.SessionConfig(slice_seconds=SHORTEST_SLICE, compile_plans=compile_plans)
     async with aexec.Session(graph, config=config) as session:

@@ -37,7 +37,7 @@ def same(x: Any) -> Any:
 class TestInputs:
     """They belong to others: the caller, a constant, another node."""
 
-    async def test_they_cannot_be_written_to(self) -> None:
+    async def test_inputs_cannot_be_written_to(self) -> None:
         fed = np.zeros(3, np.float32)
         words = fed.astype(object)
         with aexec.Graph() as graph:
@@ -60,7 +60,7 @@ class TestInputs:
         assert fed.tolist() == [0, 0, 0] and fed.flags.writeable
         assert words.tolist() == [b"a", b"b"]
 
-    async def test_they_can_be_returned(self) -> None:
+    async def test_inputs_can_be_returned(self) -> None:
         with aexec.Graph() as graph:
             x = aexec.placeholder("float32", name="x")
             y = same(x)
@@ -153,14 +153,14 @@ class TestOutputs:
         assert re.search(message, first), first
         assert (caught.value.node, caught.value.op) == ("n", "UserOpsTestOutputs")
 
-    async def test_a_coroutine_of_a_plain_function_is_named(self) -> None:
+    async def test_coroutine_of_a_plain_function_is_named(self) -> None:
         async def later() -> float:
             return 1.0
 
         with pytest.raises(errors.InternalError, match="a function that awaits is an `async def`"):
             await outputs_of("() -> y: float", function=lambda: later())
 
-    async def test_a_coroutine_function_that_forgets_to_return(self) -> None:
+    async def test_coroutine_function_that_forgets_to_return(self) -> None:
         async def forgets() -> None:
             pass
 
@@ -196,7 +196,7 @@ class TestDefiningAgain:
         for kernel in kernel_registry.global_registry.kernels_of("UserOpsTestCell"):
             kernel_registry.global_registry.unregister(kernel)
 
-    async def test_a_cell_can_run_again(self) -> None:
+    async def test_cell_can_run_again(self) -> None:
         first = in_module("__main__", CELL).cell
         with aexec.Graph() as graph:
             before = first(1.0)
@@ -211,7 +211,7 @@ class TestDefiningAgain:
                 assert await other.run([after, by_name]) == [2, 2]
             assert await session.run(before) == 2  # its kernel was built before
 
-    def test_another_function_of_that_name_of_op_is_refused(self) -> None:
+    def test_another_function_for_the_same_op_name_is_refused(self) -> None:
         in_module("__main__", CELL)
         for module, code in (("elsewhere", CELL), ("__main__", CELL.replace("def cell", "def other"))):
             with pytest.raises(errors.AlreadyExistsError, match="Op with name UserOpsTestCell is registered already"):
@@ -225,7 +225,7 @@ class TestDefiningAgain:
         with pytest.raises(errors.AlreadyExistsError):
             module.make()
 
-    async def test_a_definition_that_fails_leaves_the_earlier_one(self) -> None:
+    async def test_definition_that_fails_leaves_the_earlier_one(self) -> None:
         cell = in_module("__main__", CELL).cell
         with pytest.raises(errors.InvalidArgumentError):
             in_module("__main__", CELL.replace("y: float", "y: flot"))
@@ -236,7 +236,7 @@ class TestDefiningAgain:
         async with aexec.Session(graph) as session:
             assert await session.run(y) == 2
 
-    def test_a_wrong_definition_can_be_corrected(self) -> None:
+    def test_wrong_definition_can_be_corrected(self) -> None:
         with pytest.raises(errors.InvalidArgumentError):
             in_module("__main__", CELL.replace("y: float", "y: flot"))
         in_module("__main__", CELL)
@@ -248,7 +248,7 @@ class TestDefiningAgain:
 
 
 class TestUserOp:
-    def test_it_keeps_the_function_and_shows_the_ops_signature(self) -> None:
+    def test_user_op_keeps_its_function_and_shows_its_signature(self) -> None:
         assert scribble.compute(np.float32(1), 2) == 4
         assert scribble.__name__ == "scribble" and scribble.__module__ == __name__
         assert list(inspect.signature(scribble).parameters) == ["x", "y", "name"]

@@ -41,7 +41,7 @@ def two_workers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("two_workers")
-def test_for_people_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_is_printed_as_lines_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["cluster", "status", "dask://there:1"]) == 0
     head, first, second, session = capsys.readouterr().out.splitlines()
     assert head == "2 workers, 1 sessions"
@@ -55,6 +55,6 @@ def test_for_people_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert told["workers"][1]["sessions"][0]["steps"][1] == {"step": 2, "seconds": 1.5}
 
 
-def test_no_cluster_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_cluster_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["cluster", "status", "nonsense://x"]) == 15
     assert "No cluster is known for target 'nonsense://x'" in capsys.readouterr().err

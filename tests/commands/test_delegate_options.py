@@ -42,12 +42,12 @@ def test_run(
     assert delegate.inferring.count == calls
 
 
-def test_one_that_is_none(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_delegate_is_refused(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", model, *REQUEST, "--delegate", "nobody"]) == 13
     assert "no delegate 'nobody'" in capsys.readouterr().err
 
 
-def test_a_profile_names_the_delegate(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_profile_names_the_delegate(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["profile", model, *REQUEST, "--runs", "2", "--delegate", "numpy"]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("_DelegatedRegion"))
     assert line.split()[-1] == "delegate"
@@ -61,7 +61,7 @@ def test_inspect_shows_the_regions(model: str, capsys: pytest.CaptureFixture[str
     assert ends == "  from x:0 to y:0"
 
 
-def test_of_many_inputs_some_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_list_of_inputs_is_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with aexec.Graph() as graph:
         inputs = [aexec.placeholder("float32", [None], name=f"x{k}") for k in range(6)]
         sums = [aexec.ops.add_v2(x, inputs[0]) for x in inputs]

@@ -31,7 +31,7 @@ def test_text_on_standard_output(model: str, capsys: pytest.CaptureFixture[str])
     assert "subgraph" not in capsys.readouterr().out
 
 
-def test_a_saved_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_saved_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["graph", str(write_model(tmp_path / "model"))]) == 0
     assert capsys.readouterr().out.startswith("digraph {")
 
@@ -43,7 +43,7 @@ def test_files(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.skipif(shutil.which("dot") is None, reason="needs Graphviz' program dot")
-def test_a_picture(model: str, tmp_path: Path) -> None:
+def test_picture(model: str, tmp_path: Path) -> None:
     out = tmp_path / "g.svg"
     assert cli.main(["graph", model, "--out", str(out)]) == 0
     assert "</svg>" in out.read_text()
@@ -64,7 +64,9 @@ def test_wrong_usage(
     assert message in capsys.readouterr().err
 
 
-def test_without_the_program(model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_dot_program_is_named(
+    model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("PATH", "")
     assert cli.main(["graph", model, "--out", "g.svg"]) == 22
     assert "needs the program 'dot' of Graphviz" in capsys.readouterr().err

@@ -68,7 +68,7 @@ def test_data(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert sum(square["where"].values()) == 6 and square["where"].keys() <= {"inline", "thread"}
 
 
-def test_nothing_to_do(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_profile_without_fetches_is_refused(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["profile", model]) == 2
     assert "nothing to do: name at least one --fetch" in capsys.readouterr().err
 

@@ -120,7 +120,7 @@ def test_options_of_no_meaning(
         (["{model}", "--fetch", "words", "--out", "{folder}/w.npy"], 13, "strings have no NumPy file form; see --json"),
     ],
 )
-def test_what_is_not_there_or_has_no_form(
+def test_missing_or_malformed_files_are_refused(
     model: str, arguments: list[str], status: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty.npy").touch()
@@ -130,12 +130,12 @@ def test_what_is_not_there_or_has_no_form(
     assert message in capsys.readouterr().err
 
 
-def test_a_trace_on_standard_output_is_alone(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trace_on_standard_output_is_alone(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", model, *FEED, "--fetch", "y", "--trace", "-"]) == 0
     assert json.loads(capsys.readouterr().out)["traceEvents"]
 
 
-def test_on_several_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_and_trace_on_several_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     g = GraphBuilder()
     g.placeholder("x", shape=[None])
     g("y", "Square", "x", T=dtypes.float32, device="/device:SIM:0")
@@ -149,7 +149,7 @@ def test_on_several_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "on 3 devices" in capsys.readouterr().out
 
 
-def test_the_only_signature_for_callers_is_the_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_signature_for_callers_is_the_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Those for whoever loads the model are none."""
     model = str(write_model(tmp_path / "model"))
     assert cli.main(["run", model, "--feed", "value=[1, 2]", "--json"]) == 0

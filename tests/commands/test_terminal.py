@@ -26,7 +26,7 @@ def test_colour_on_terminals_only(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert terminal.getvalue() == "\x1b[1;31maexec:\x1b[0m NOT_FOUND: [x]\n"
 
 
-def test_a_bar_tells_how_many_and_how_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bar_tells_how_many_and_how_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
@@ -36,7 +36,7 @@ def test_a_bar_tells_how_many_and_how_fast(monkeypatch: pytest.MonkeyPatch) -> N
     assert "running" in terminal.getvalue() and "3/3" in terminal.getvalue()
 
 
-def test_nothing_is_said_to_programs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_not_shown_to_programs(capsys: pytest.CaptureFixture[str]) -> None:
     with counted_progress("running", 3) as advance:
         advance()
     assert not capsys.readouterr().err

@@ -13,7 +13,7 @@ from aexec_server.clients.token_source import TokenSource
 from aexec import cli
 
 
-def test_a_line_and_its_token(capsys: pytest.CaptureFixture[str]) -> None:
+def test_line_and_its_token(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["token", "alice", "--max-runs", "3", "--rate", "2.5"]) == 0
     printed = capsys.readouterr()
     token = printed.err.split()[-1]

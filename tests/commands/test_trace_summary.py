@@ -39,24 +39,24 @@ def test_ops_are_added_up() -> None:
     assert trace_facts(OURS) == "3 node runs on 1 device, 0.510 ms"
 
 
-def test_of_other_traces_times_are_known() -> None:
+def test_foreign_trace_has_times_only() -> None:
     (entry,) = profile_trace([SOURCE, event("a", "MatMul", 10, 300)]).entries
     assert (entry.total_seconds, entry.self_seconds) == (pytest.approx(300e-6), pytest.approx(300e-6))
     assert (entry.requested_bytes, entry.where) == (0, {"unknown": 1})
 
 
-def test_an_empty_trace() -> None:
+def test_empty_trace() -> None:
     assert profile_trace({"traceEvents": []}).entries == ()
     assert trace_facts([]) == "0 node runs on 0 devices"
 
 
 @pytest.mark.parametrize("trace", [3, {"events": []}, {"traceEvents": "x"}, [1]])
-def test_what_is_no_trace_is_refused(trace: Any) -> None:
+def test_invalid_trace_is_refused(trace: Any) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="expected a Chrome trace"):
         profile_trace(trace)
 
 
-def test_an_event_without_times_is_named() -> None:
+def test_event_without_times_is_named() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="event 'Neg' of the trace has no number 'dur'"):
         profile_trace([event("a", "Neg", 1, 2) | {"dur": None}])
 
@@ -71,7 +71,7 @@ def trace(tmp_path: Path) -> str:
     return path
 
 
-def test_a_run_that_was_traced(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_that_was_traced(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert cli.main(["trace-summary", trace, "--sort", "name"]) == 0
     first, heading, *lines = capsys.readouterr().out.splitlines()
@@ -81,7 +81,7 @@ def test_a_run_that_was_traced(trace: str, capsys: pytest.CaptureFixture[str]) -
     assert lines[0].split()[-2:] == ["8B", "inline"]
 
 
-def test_by_time_and_by_bytes(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_summary_has_tables_by_time_and_by_bytes(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert cli.main(["trace-summary", trace, "--by", "node", "--top", "1"]) == 0
     text = capsys.readouterr().out

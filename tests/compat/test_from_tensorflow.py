@@ -26,7 +26,7 @@ THERE = {name: cells for name, cells in rows().items() if len(cells) == 2}
 MISSING = {name: cells for name, cells in rows().items() if len(cells) == 1 and name != "compat.v1"}  # the heading
 
 
-def test_there_are_enough() -> None:
+def test_names_of_tensorflow_are_many() -> None:
     assert len(THERE) > 180 and len(MISSING) > 7
 
 

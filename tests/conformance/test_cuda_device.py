@@ -40,11 +40,11 @@ def captured_regions_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(captured, "is_worth_it", lambda region: True)
 
 
-def test_a_sample() -> None:
+def test_sample() -> None:
     check(EVERY, other=OTHER)
 
 
-def test_another_sample_with_captured_regions(captured_regions_of_any_size: None) -> None:
+def test_second_sample_with_captured_regions(captured_regions_of_any_size: None) -> None:
     check(EVERY, EVERY // 2, OTHER)
 
 
@@ -56,11 +56,11 @@ def test_all(family: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("family", cases.families())
-def test_all_with_captured_regions(captured_regions_of_any_size: None, family: str) -> None:
+def test_every_family_with_captured_regions(captured_regions_of_any_size: None, family: str) -> None:
     check_family(family, OTHER)
 
 
-async def test_a_node_without_a_kernel_there_is_refused_with_its_op_and_types() -> None:
+async def test_node_without_a_kernel_there_is_refused_with_its_op_and_types() -> None:
     with aexec.Graph() as graph, aexec.device("/device:GPU:0"):
         x = aexec.placeholder("float64", [2])
         aexec.ops.list_diff(x, x, name="y")

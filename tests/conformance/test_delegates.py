@@ -29,7 +29,7 @@ def delegates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delegated, "NAMED_HOPS", 0)
 
 
-def test_a_sample() -> None:
+def test_sample() -> None:
     check(EVERY)
 
 

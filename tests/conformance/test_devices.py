@@ -101,7 +101,7 @@ def scatter(monkeypatch: pytest.MonkeyPatch, kind: str, seed: int | None) -> Non
     monkeypatch.setattr(runner.aexec, "Graph", Scattered)
 
 
-def test_a_sample(seed: int) -> None:
+def test_sample(seed: int) -> None:
     check(EVERY, seed, OTHER)
 
 
@@ -126,7 +126,7 @@ def check_split(split: tuple[tuple[str, str], str, int]) -> None:
 
 @settings(max_examples=15)
 @given(SPLITS)
-def test_a_case_that_is_split_anyhow(split: tuple[tuple[str, str], str, int]) -> None:
+def test_case_that_is_split_anyhow(split: tuple[tuple[str, str], str, int]) -> None:
     check_split(split)
 
 

@@ -52,7 +52,7 @@ def check_cases(chosen: Iterable[tuple[str, str]], other: Collection[str]) -> No
     assert not failures, "\n".join(f"{name}: {why}" for name, why in failures.items())
 
 
-def test_a_sample(passes: tuple[str, ...]) -> None:
+def test_sample(passes: tuple[str, ...]) -> None:
     check(EVERY)
 
 
@@ -62,5 +62,5 @@ def test_all(passes: tuple[str, ...], family: str) -> None:
     check_family(family)
 
 
-def test_the_fixture_sets_the_passes(passes: tuple[str, ...]) -> None:
+def test_fixture_sets_the_passes(passes: tuple[str, ...]) -> None:
     assert runner.aexec.SessionConfig(check_feed_shapes=False).graph_passes == passes

@@ -191,7 +191,7 @@ async def test_nested_ones_run_and_are_differentiated(n: int) -> None:
     np.testing.assert_allclose(found[2], [value, value])
 
 
-async def test_a_conditional_gives_what_its_branch_gives() -> None:
+async def test_conditional_gives_what_its_branch_gives() -> None:
     p, x = inputs()
     outside = aexec.constant([5.0, 5.0])
     made = aexec.cond(p, lambda: {"a": x, "b": (outside, 1.0)}, lambda: {"b": (x * 2.0, 2.0), "a": outside})
@@ -221,7 +221,7 @@ async def test_only_the_branch_that_is_taken_runs(graph: aexec.Graph, use_resour
         assert await session.run(v) == 14.0
 
 
-async def test_a_variable_of_a_branch_is_made_outside_of_it(graph: aexec.Graph) -> None:
+async def test_variable_of_a_branch_is_made_outside_of_it(graph: aexec.Graph) -> None:
     p, _ = inputs()
     made = aexec.cond(p, lambda: aexec.get_variable("v", [], initializer=aexec.initializers.Ones()) * 3.0, lambda: 0.0)
     init = aexec.global_variables_initializer()
@@ -287,7 +287,7 @@ async def test_shapes_that_change() -> None:
         aexec.while_loop(lambda i, a: ops.less(i, 3), grow, start, shape_invariants=[[]])
 
 
-async def test_a_node_outside_runs_once_before_the_loop(graph: aexec.Graph) -> None:
+async def test_node_outside_runs_once_before_the_loop(graph: aexec.Graph) -> None:
     v = aexec.Variable(0.0, use_resource=True)
     once = v.assign_add(1.0, read_value=False)
     named = ops.identity(v.assign_add(0.0), name="named")
@@ -305,7 +305,7 @@ async def test_a_node_outside_runs_once_before_the_loop(graph: aexec.Graph) -> N
     assert end.dtype is aexec.int32
 
 
-def test_what_cannot_be(graph: aexec.Graph) -> None:
+def test_invalid_conditionals_and_loops_are_refused(graph: aexec.Graph) -> None:
     p, x = inputs()
     refused: list[tuple[str, Callable[[], Any]]] = [
         ("must not be a Python bool", lambda: aexec.cond(True, lambda: x, lambda: x)),

@@ -60,7 +60,7 @@ async def test_python_values_that_differ_though_they_are_equal_have_traces_of_th
     assert found[1::2] == [b"float", b"float", b"int", b"bool", b"float"]
 
 
-async def test_what_is_used_from_outside_becomes_an_argument_through_all_functions_between() -> None:
+async def test_outside_tensor_becomes_an_argument_of_all_functions_between() -> None:
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [], name="x")
         w = aexec.placeholder("float32", [], name="w")
@@ -82,7 +82,7 @@ async def test_what_is_used_from_outside_becomes_an_argument_through_all_functio
     assert [float(v) for v in await run(graph, [y, z], {x: -2.0, w: 3.0})] == [-6.0, -6.0]
 
 
-async def test_a_function_may_call_itself_if_it_says_what_it_gives() -> None:
+async def test_function_may_call_itself_if_it_says_what_it_gives() -> None:
     with aexec.Graph() as graph:
         n, one = aexec.placeholder("int32", [], name="n"), aexec.placeholder("int32", [], name="one")
 
@@ -191,7 +191,7 @@ async def test_input_signatures() -> None:
     assert [float(v) for v in await run(graph, [*results, again])] == [9.0, 2.0, 4.0]
 
 
-async def test_a_trace_from_descriptions() -> None:
+async def test_trace_from_descriptions() -> None:
     @aexec.function
     def f(x: Any, times: int) -> Any:
         return x * float(times)
@@ -222,7 +222,7 @@ async def test_methods_and_operations() -> None:
     assert (await run(graph, [value], before=init))[0] == 2.0
 
 
-def test_what_cannot_come_in() -> None:
+def test_tensors_of_another_graph_are_refused() -> None:
     with aexec.Graph():
         stranger = aexec.constant(1.0)
     with aexec.Graph():
@@ -260,7 +260,7 @@ async def test_control_dependencies_and_devices_of_outside() -> None:
     assert (await run(graph, [y], before=init))[0] == 2.0
 
 
-def test_a_body_knows_what_it_is() -> None:
+def test_body_knows_what_it_is() -> None:
     with aexec.Graph() as graph:
         body = FuncGraph("f", graph)
         assert body.outermost is graph and body.functional_control_flow and body.collections is graph.collections

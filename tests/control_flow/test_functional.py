@@ -95,7 +95,7 @@ async def test_shape_invariants_and_most_iterations() -> None:
     assert len(await run(graph, y, {x: [1.0, 2.0], most: 99})) == 100
 
 
-async def test_the_graph_says_what_is_usual() -> None:
+async def test_graph_says_what_is_usual() -> None:
     with aexec.Graph() as graph:
         graph.functional_control_flow = True
         x = aexec.placeholder("float32", [3], name="x")

@@ -35,7 +35,7 @@ async def test_elements_are_written_and_read(graph: aexec.Graph) -> None:
     ]
 
 
-async def test_it_is_filled_at_once(graph: aexec.Graph) -> None:
+async def test_tensor_array_is_filled_at_once(graph: aexec.Graph) -> None:
     rows = aexec.TensorArray("float32", 0, dynamic_size=True).unstack([[1.0], [2.0]])
     parts = aexec.TensorArray("float32", 2, infer_shape=False).split([1.0, 2.0, 3.0], [1, 2])
     some = aexec.TensorArray("float32", 3).scatter([2], [[5.0]])
@@ -55,7 +55,7 @@ def test_elements_of_other_shapes_are_refused() -> None:
         aexec.TensorArray("float32", 2, element_shape=[1]).write(0, 1.0)
 
 
-async def test_a_function_of_each_row(graph: aexec.Graph) -> None:
+async def test_function_of_each_row(graph: aexec.Graph) -> None:
     x = aexec.placeholder("float32", [None, 2])
     single = aexec.map_fn(lambda row: row * row, x)
     several = aexec.map_fn(
@@ -106,7 +106,7 @@ async def test_scans_and_folds(graph: aexec.Graph) -> None:
     np.testing.assert_array_equal(found["slope"][0], [4.0, 2.0, 1.0])
 
 
-def test_what_has_no_rows() -> None:
+def test_elements_without_rows_are_refused() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="elems must have at least one tensor"):
         aexec.map_fn(lambda row: row, [])
     with pytest.raises(errors.InvalidArgumentError, match="is a scalar"):

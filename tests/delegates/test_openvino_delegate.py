@@ -171,7 +171,7 @@ def case_graph(name: str, dims: list[int | None]) -> aexec.Graph:
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_an_op(name: str) -> None:
+async def test_op(name: str) -> None:
     x = CASES[name][1]
     graph = case_graph(name, [None, *x.shape[1:]])
     async with aexec.Session(graph, config=aexec.SessionConfig(delegates=())) as session:
@@ -215,7 +215,7 @@ async def test_batches_of_every_size_need_one_compiled_region() -> None:
         assert len(regions_in(call)) == 1
 
 
-async def test_an_empty_batch_goes_the_ordinary_way() -> None:
+async def test_empty_batch_goes_the_ordinary_way() -> None:
     async with aexec.Session(mlp(), config=openvino()) as session:
         assert (await session.run("y:0", {"x:0": np.zeros((0, 64), np.float32)})).shape == (0, 64)
 
@@ -365,7 +365,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_it_is_not_given(name: str) -> None:
+def test_unsupported_nodes_are_refused_with_the_reason(name: str) -> None:
     build, message = REFUSED[name]
     with aexec.Graph() as graph:
         made = build()
@@ -382,7 +382,7 @@ CONSTANTS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", CONSTANTS)
-def test_a_constant_that_is_fed_is_none(name: str) -> None:
+def test_constant_that_is_fed_is_none(name: str) -> None:
     with aexec.Graph() as graph:
         k = aexec.constant([0, 1], name="k")
         node = CONSTANTS[name](aexec.placeholder("float32", [2, 2]), k).op
@@ -390,7 +390,7 @@ def test_a_constant_that_is_fed_is_none(name: str) -> None:
     assert refusal(graph, node, [k.endpoint]) == "an input is of unknown rank"
 
 
-def test_a_constant_that_cannot_be_decoded_is_none() -> None:
+def test_constant_that_cannot_be_decoded_is_none() -> None:
     with aexec.Graph() as graph:
         ops.clip_by_value(aexec.placeholder("float32", [2]), 0.0, aexec.constant(1.0, "float32", name="most"), name="y")
     message = graph.to_graph_def()

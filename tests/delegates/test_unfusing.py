@@ -46,7 +46,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("op", "fused_ops", "extra", "attrs"), CASES)
-async def test_the_parts_give_what_the_whole_does(
+async def test_parts_give_what_the_whole_does(
     op: str, fused_ops: list[bytes], extra: int, attrs: dict[str, Any]
 ) -> None:
     pytest.importorskip("openvino")
@@ -74,7 +74,7 @@ def test_parts() -> None:
 
 
 @pytest.mark.parametrize("fused_ops", [[b"BiasAdd", b"GeluExact"], [b"Relu"], [b"BiasAdd", b"Add"]])
-def test_what_is_not_taken_apart(fused_ops: list[bytes]) -> None:
+def test_unknown_fused_nodes_are_not_taken_apart(fused_ops: list[bytes]) -> None:
     """A part that is not known, and inputs that are too many or too few."""
     node = fused("_FusedConv2D", fused_ops, 1).graph().find("fused")
     assert node is not None and parts(node) is None

@@ -136,7 +136,7 @@ class HoldsAnything(SimulatedDevice):
         (GivesOneOutput, "outputs_are_as_many_as_there_are"),
     ],
 )
-async def test_what_is_wrong_is_found(kind: type[Any], found_by: str) -> None:
+async def test_check_device_finds_faults(kind: type[Any], found_by: str) -> None:
     numbers = count()
     make = simulated(kind) if issubclass(kind, SimulatedDevice) else lambda: kind(f"{TASK}/device:CPU:{next(numbers)}")
     made: list[Device] = []

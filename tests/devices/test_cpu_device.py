@@ -30,7 +30,7 @@ def test_values_are_the_hosts_own_arrays() -> None:
 
 
 @pytest.mark.parametrize(("result", "outputs"), [(None, ()), (3, (3,)), ((1, 2), (1, 2))])
-async def test_a_kernel_is_called_at_once(result: Any, outputs: tuple[Any, ...]) -> None:
+async def test_kernel_is_called_at_once(result: Any, outputs: tuple[Any, ...]) -> None:
     work = CPU.begin_work(_not_told)
     kernel = QueuedKernel("n", "N", lambda x: result, [int32] * len(outputs))
     assert work.enqueue(kernel, [np.ones(1)]) == outputs
@@ -42,7 +42,7 @@ async def test_a_kernel_is_called_at_once(result: Any, outputs: tuple[Any, ...])
     await CPU.close()
 
 
-def test_what_a_kernel_raises_is_raised() -> None:
+def test_kernel_exception_is_raised() -> None:
     def fail() -> None:
         raise ValueError("no")
 

@@ -87,7 +87,7 @@ async def test_copies_there_and_back_bring_the_same_bytes(make: Make, size: int,
     assert y.tobytes() == x.tobytes()
 
 
-async def test_a_view_is_copied_as_it_looks(make: Make) -> None:
+async def test_view_is_copied_as_it_looks(make: Make) -> None:
     device = make()
     x = np.arange(12, dtype=np.int32).reshape(3, 4).T
     np.testing.assert_array_equal(await host(device, device.copy_in(x, node="x")), x)
@@ -100,12 +100,12 @@ async def test_a_view_is_copied_as_it_looks(make: Make) -> None:
 
 
 @pytest.mark.parametrize("dtype", [object, ml_dtypes.float8_e4m3fn])
-async def test_what_lives_on_the_host_is_refused(make: Make, dtype: Any) -> None:
+async def test_values_of_host_types_are_refused(make: Make, dtype: Any) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=r"node s.*lives in host memory"):
         make().copy_in(np.zeros(1, dtype), node="s")
 
 
-async def test_the_compute_stream_waits_for_a_copy_once_and_only_where_it_is_used(make: Make) -> None:
+async def test_compute_stream_waits_for_a_copy_once_and_only_where_it_is_used(make: Make) -> None:
     device = make()
     work = device.begin_work(not_told)
     a = device.copy_in(np.ones(3, np.float32), node="a")
@@ -119,7 +119,7 @@ async def test_the_compute_stream_waits_for_a_copy_once_and_only_where_it_is_use
     assert len(compute.waited_for) == 1
 
 
-async def test_what_was_copied_in_is_kept_until_the_compute_stream_has_passed_its_users(make: Make) -> None:
+async def test_copied_value_is_kept_until_the_compute_stream_has_used_it(make: Make) -> None:
     device = make()
     work = device.begin_work(not_told)
     a = device.copy_in(np.ones(3, np.float32), node="a")
@@ -146,7 +146,7 @@ def issued(device: CudaDevice) -> Future[None]:
     return reached
 
 
-async def test_the_loop_goes_on_while_a_kernel_is_being_issued(make: Make) -> None:
+async def test_loop_goes_on_while_a_kernel_is_being_issued(make: Make) -> None:
     device = make()
     work = device.begin_work(not_told)
     gate = threading.Event()
@@ -183,7 +183,7 @@ async def test_lists_of_inputs_and_no_outputs(make: Make) -> None:
     assert [float(v[0]) for v in seen] == [0, 1, 2]
 
 
-async def test_a_failure_is_told_once_and_travels_on(make: Make) -> None:
+async def test_failure_is_told_once_and_travels_on(make: Make) -> None:
     device = make()
     told: list[tuple[str, str]] = []
     work = device.begin_work(lambda kernel, error: told.append((kernel.name, str(error))))
@@ -201,7 +201,7 @@ async def test_a_failure_is_told_once_and_travels_on(make: Make) -> None:
     assert "failed: no" in repr(c)
 
 
-async def test_a_copy_that_fails_is_told_by_the_first_who_uses_it(make: Make) -> None:
+async def test_copy_that_fails_is_told_by_the_first_who_uses_it(make: Make) -> None:
     device = make(memory_limit=100)
     told: list[tuple[str, type[BaseException]]] = []
     work = device.begin_work(lambda kernel, error: told.append((kernel.name, type(error))))
@@ -213,12 +213,12 @@ async def test_a_copy_that_fails_is_told_by_the_first_who_uses_it(make: Make) ->
 
 
 @pytest.mark.parametrize("check", CHECKS)
-async def test_it_is_a_device(check: Callable[[Callable[[], Any]], Awaitable[None]]) -> None:
+async def test_cuda_device_passes_check_device(check: Callable[[Callable[[], Any]], Awaitable[None]]) -> None:
     cupy, numbers = fake_cupy(4), count()
     await check(lambda: CudaDevice(f"{NAME[:-1]}{(number := next(numbers))}", number, cupy=cupy))
 
 
-async def test_an_error_of_the_device_names_the_last_node(make: Make) -> None:
+async def test_error_of_the_device_names_the_last_node(make: Make) -> None:
     device = make()
     told: list[tuple[str, BaseException]] = []
     work = device.begin_work(lambda kernel, error: told.append((kernel.name, error)))
@@ -291,14 +291,14 @@ async def test_arrays_that_are_on_the_gpu_are_taken_as_they_are(make: Make) -> N
     assert waited.done
 
 
-async def test_a_gpu_that_there_is_not_is_refused() -> None:
+async def test_gpu_that_there_is_not_is_refused() -> None:
     with pytest.raises(errors.NotFoundError, match="no CUDA device 1 of 1"):
         CudaDevice(NAME, 1, cupy=fake_cupy())
     with pytest.raises(errors.NotFoundError, match="no CUDA device 0 of 0"):
         CudaDevice(NAME, 0, cupy=fake_cupy(0))
 
 
-async def test_a_closed_device_takes_nothing(make: Make) -> None:
+async def test_closed_device_takes_nothing(make: Make) -> None:
     device = make()
     await device.synchronise()
     await device.close()
@@ -307,7 +307,7 @@ async def test_a_closed_device_takes_nothing(make: Make) -> None:
         device.copy_in(np.ones(1), node="x")
 
 
-async def test_its_allocator_makes_tensors_on_the_gpu(make: Make) -> None:
+async def test_allocator_makes_tensors_on_the_gpu(make: Make) -> None:
     device = make(memory_limit=1000)
     made = device.allocator.allocate_tensor([2, 3], dtypes.float32, device.name, zeros=True)
     assert isinstance(made, device.xp.ndarray)
@@ -321,7 +321,7 @@ async def test_its_allocator_makes_tensors_on_the_gpu(make: Make) -> None:
 
 
 class TestTimes:
-    async def test_of_what_is_queued_when_the_stream_has_done_it(self, make: Make) -> None:
+    async def test_times_are_reported_when_the_stream_has_ended_the_call(self, make: Make) -> None:
         device = make()
         told: list[tuple[int, int]] = []
         measured = threading.Event()
@@ -343,7 +343,7 @@ class TestTimes:
         ((begin, end),) = told
         assert before <= begin <= end <= perf_counter_ns()
 
-    async def test_of_a_stream_that_fails_none_are_told(self, make: Make) -> None:
+    async def test_times_of_a_failed_stream_are_not_reported(self, make: Make) -> None:
         device = make()
         told: list[Any] = []
 
@@ -360,7 +360,7 @@ class TestTimes:
         assert errors_told
         assert told == []
 
-    async def test_a_traced_step_has_the_streams_times(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_traced_step_has_the_streams_times(self, monkeypatch: pytest.MonkeyPatch) -> None:
         cupy = fake_cupy()
         monkeypatch.setattr(cuda_device, "_cupy", lambda: cupy)
         monkeypatch.setattr(device_registry, "_has_cupy", lambda: True)

@@ -82,7 +82,7 @@ async def stop_with_work(device: CudaDevice, *arguments: Any) -> Any:
     return value
 
 
-async def test_the_next_step_does_not_wait_for_what_was_launched(make: Make) -> None:
+async def test_next_step_does_not_wait_for_what_was_launched(make: Make) -> None:
     device = make()
     variable, constant = await one(device), device.copy_in(np.full(3, 2, np.float32), node="constant")
     np.testing.assert_array_equal(await host(device, constant), [2, 2, 2])
@@ -99,7 +99,7 @@ async def test_the_next_step_does_not_wait_for_what_was_launched(make: Make) -> 
     assert not device.streams.compute.waited_for[2:], "the copies of the constant and of what was fed, and no more"
 
 
-async def test_what_a_stopped_step_has_made_is_waited_for(make: Make) -> None:
+async def test_values_of_a_stopped_step_are_waited_for(make: Make) -> None:
     device = make()
     before = device.streams
     made = await stop_with_work(device)
@@ -115,7 +115,9 @@ async def test_what_a_stopped_step_has_made_is_waited_for(make: Make) -> None:
     np.testing.assert_array_equal(await host(device, again), [3, 3, 3])
 
 
-async def test_without_that_wait_the_stand_in_finds_it(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stream_checker_finds_a_missing_wait_for_a_stopped_step(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     device = make()
     monkeypatch.setattr(CudaStreams, "_come_after", lambda *_: None)
     made = await stop_with_work(device)
@@ -179,7 +181,7 @@ async def test_streams_that_are_through_are_used_again(make: Make) -> None:
     second.compute.release()
 
 
-async def test_a_step_that_was_stopped_and_is_done_leaves_nothing(make: Make) -> None:
+async def test_step_that_was_stopped_and_is_done_leaves_nothing(make: Make) -> None:
     device = make()
     streams, work = device.streams, device.begin_work(not_told)
     work.enqueue(kernel(lambda: device.xp.ones(3, "float32")), [])
@@ -188,7 +190,7 @@ async def test_a_step_that_was_stopped_and_is_done_leaves_nothing(make: Make) ->
     assert device.streams is streams
 
 
-async def test_there_are_not_more_and_more_streams(make: Make) -> None:
+async def test_number_of_streams_is_bounded(make: Make) -> None:
     device = make()
     seen = [device.streams]
     for _ in range(_MOST_STREAMS - 1):
@@ -204,7 +206,7 @@ async def test_there_are_not_more_and_more_streams(make: Make) -> None:
     np.testing.assert_array_equal(await host(device, value), [1, 1, 1])
 
 
-async def test_a_step_goes_on_where_it_began(make: Make) -> None:
+async def test_step_goes_on_where_it_began(make: Make) -> None:
     device = make()
     other = device.begin_work(not_told)
     (mine,) = other.enqueue(kernel(lambda: device.xp.ones(3, "float32")), [])
@@ -233,7 +235,7 @@ async def test_streams_wait_for_values_that_others_have_not_issued(make: Make) -
     np.testing.assert_array_equal(await host(device, twice), [2, 2, 2])
 
 
-async def test_an_issuer_that_looks_at_values_is_left_as_well(make: Make) -> None:
+async def test_issuer_that_looks_at_values_is_left_as_well(make: Make) -> None:
     device = make()
     before = device.streams
     before.issue(lambda: before.compute.hold())
@@ -247,7 +249,7 @@ async def test_an_issuer_that_looks_at_values_is_left_as_well(make: Make) -> Non
     before.compute.release()
 
 
-async def test_the_limit_is_of_the_device_and_free_memory_of_other_streams_goes_back_first() -> None:
+async def test_limit_is_of_the_device_and_free_memory_of_other_streams_goes_back_first() -> None:
     cupy = fake_cupy(2)
     device = CudaDevice(f"{NAME[:-1]}1", 1, memory_limit=10_000, cupy=cupy)
     array = np.ones(1500, np.float32)

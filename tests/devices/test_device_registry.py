@@ -39,7 +39,7 @@ def names(devices: Sequence[Device]) -> list[str]:
 
 
 class TestMakeDevices:
-    def test_one_cpu(self) -> None:
+    def test_default_is_one_cpu(self) -> None:
         assert names(make_devices({})) == ["CPU:0"]
         assert names(make_devices({"CPU": 3})) == ["CPU:0", "CPU:1", "CPU:2"]
         assert names(make_devices({"CPU": 0})) == ["CPU:0"]
@@ -47,7 +47,7 @@ class TestMakeDevices:
     def test_counts_of_types_that_nobody_registered_are_ignored(self) -> None:
         assert names(make_devices({"TestNoSuchType": 4})) == ["CPU:0"]
 
-    def test_a_negative_count(self) -> None:
+    def test_negative_count(self) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="device_count of CPU must not be negative, got -1"):
             make_devices({"CPU": -1})
 
@@ -55,7 +55,7 @@ class TestMakeDevices:
         assert names(make_devices({"ASIC": 2})) == ["CPU:0", "ASIC:0", "ASIC:1"]
         assert names(make_devices({})) == ["CPU:0"]
 
-    def test_the_preferred_type_comes_first(self) -> None:
+    def test_preferred_type_comes_first(self) -> None:
         register_device_factory(
             "TestFast", lambda task, n: [CpuDevice(f"{task}/device:TestFast:0", "TestFast")], priority=90
         )
@@ -64,12 +64,12 @@ class TestMakeDevices:
         finally:
             unregister_device_factory("TestFast")
 
-    def test_one_factory_per_type(self) -> None:
+    def test_second_factory_of_a_type_is_refused(self) -> None:
         with pytest.raises(errors.AlreadyExistsError, match="'ASIC' is registered already"):
             register_device_factory("ASIC", _asics)
 
     @pytest.mark.parametrize("device_type", ["CPU", "TestWrong"])
-    def test_a_factory_that_makes_others_devices(self, device_type: str) -> None:
+    def test_factory_that_makes_others_devices(self, device_type: str) -> None:
         register_device_factory("TestWrong", lambda task, n: [CpuDevice(f"{task}/device:CPU:0", device_type)])
         try:
             with pytest.raises(errors.InternalError, match="The factory of TestWrong devices"):
@@ -77,7 +77,7 @@ class TestMakeDevices:
         finally:
             unregister_device_factory("TestWrong")
 
-    def test_the_host_is_the_first_cpu_whatever_is_preferred(self) -> None:
+    def test_host_is_the_first_cpu_whatever_is_preferred(self) -> None:
         register_device_factory(
             "TestFast", lambda task, n: [CpuDevice(f"{task}/device:TestFast:0", "TestFast")], priority=90
         )
@@ -88,7 +88,7 @@ class TestMakeDevices:
 
 
 class TestMemoryLimits:
-    def test_by_type_by_name_and_as_a_share(self) -> None:
+    def test_limits_by_type_by_name_and_as_a_fraction(self) -> None:
         limits = {"SIM": 1 << 20, "/device:SIM:1": 1 << 10, "ABSENT": 1}
         with simulated_devices(memory_limit=1 << 30):
             _, *devices = make_devices({"SIM": 2}, memory_limits=limits)
@@ -97,14 +97,14 @@ class TestMemoryLimits:
         assert [device.stats().bytes_limit for device in devices] == [1 << 20, 1 << 10]
         assert halved.memory_limit == 1 << 29
 
-    def test_of_what_cannot_be_limited(self) -> None:
+    def test_limit_of_a_device_without_own_memory_is_refused(self) -> None:
         with pytest.raises(errors.UnimplementedError, match="CPU:0 shares the process's memory: step_bytes"):
             make_devices({}, memory_limits={"CPU": 1000})
         with pytest.raises(errors.InvalidArgumentError, match=r"how much .*SIM:0 has is not known"):
             make_devices({"SIM": 1}, memory_limits={"SIM": 0.5})
 
     @pytest.mark.parametrize("limit", [0, -1, 1.5])
-    def test_that_are_none(self, limit: float) -> None:
+    def test_invalid_limits_are_refused(self, limit: float) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="memory_limits of GPU must be"):
             aexec.SessionConfig(memory_limits={"GPU": limit})
 

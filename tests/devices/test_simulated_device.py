@@ -50,7 +50,7 @@ async def fetch(device: SimulatedDevice, value: Any) -> Any:
 
 
 class TestFaults:
-    async def test_the_nth_call_fails(self, sim: SimulatedDevice) -> None:
+    async def test_nth_call_fails(self, sim: SimulatedDevice) -> None:
         node = Node(sim)
         sim.faults.fail(2)
         kept = [node(f"n{i}", lambda: floats(1)) for i in range(3)]
@@ -58,7 +58,7 @@ class TestFaults:
         assert [(name, str(error)) for name, error in node.told] == [("n1", "a fault that was planned")]
         assert await fetch(sim, kept[2]) == 1
 
-    async def test_a_call_of_a_node_fails_as_it_is_told(self, sim: SimulatedDevice) -> None:
+    async def test_call_of_a_node_fails_as_it_is_told(self, sim: SimulatedDevice) -> None:
         node = Node(sim)
         sim.faults.fail(node="b", error=ValueError("no"))
         a = node("a", lambda: floats(1))
@@ -68,7 +68,7 @@ class TestFaults:
             await fetch(sim, c)
         assert [name for name, _ in node.told] == ["b"]
 
-    async def test_a_copy_that_fails_is_told_to_who_uses_it(self, sim: SimulatedDevice) -> None:
+    async def test_copy_that_fails_is_told_to_who_uses_it(self, sim: SimulatedDevice) -> None:
         """Nobody has asked for its outcome, and the step must not succeed without it."""
         sim.faults.run_out_of_memory(node="x")
         x = sim.copy_in(floats(3), node="x")
@@ -80,7 +80,7 @@ class TestFaults:
         assert name == "y"
         assert isinstance(error, errors.ResourceExhaustedError)
 
-    async def test_a_stalled_call_holds_what_comes_after(self, sim: SimulatedDevice) -> None:
+    async def test_stalled_call_holds_what_comes_after(self, sim: SimulatedDevice) -> None:
         node, stall = Node(sim), sim.faults.stall(node="a")
         y = node("b", lambda x: x + 1, node("a", lambda: floats(1)))
         await asyncio.to_thread(stall.reached.wait)
@@ -92,7 +92,7 @@ class TestFaults:
 
 
 class TestMemory:
-    async def test_the_error_lists_the_largest_that_live(self) -> None:
+    async def test_error_lists_the_largest_that_live(self) -> None:
         with simulated_devices(memory_limit=1000) as made:
             make_simulated_devices(TASK, 1)
         sim = made[0]
@@ -125,13 +125,13 @@ class TestMemory:
         with pytest.raises(ValueError, match="read-only"):
             await fetch(sim, node("w", write, sim.copy_in(floats(2), node="x")))
 
-    async def test_a_type_that_was_not_declared(self, sim: SimulatedDevice) -> None:
+    async def test_type_that_was_not_declared(self, sim: SimulatedDevice) -> None:
         with pytest.raises(errors.InternalError, match="type float64 does not match declared output type float"):
             await fetch(sim, Node(sim)("n", lambda: np.ones(2)))
 
 
 class TestStopping:
-    async def test_who_comes_later_does_not_wait(self, sim: SimulatedDevice) -> None:
+    async def test_later_work_does_not_wait_for_stopped_work(self, sim: SimulatedDevice) -> None:
         """What was begun goes on by itself; what was not begun never is; and another's work overtakes it."""
         stopped, other, ran = Node(sim), Node(sim), []
         stall = sim.faults.stall(node="a")
@@ -145,7 +145,7 @@ class TestStopping:
             await fetch(sim, y)
         assert (ran, stopped.told) == ([], [])
 
-    async def test_a_closed_device_takes_nothing(self, sim: SimulatedDevice) -> None:
+    async def test_closed_device_takes_nothing(self, sim: SimulatedDevice) -> None:
         node = Node(sim)
         node("a", lambda: floats(1))
         await sim.close()
@@ -179,7 +179,7 @@ class TestMaking:
         with pytest.raises(errors.InvalidArgumentError, match="expected a device made together with it"):
             sim.copy_across(sim.copy_in(floats(1), node="x"), other, node="y")
 
-    async def test_a_session_closes_its_devices(self) -> None:
+    async def test_session_closes_its_devices(self) -> None:
         with aexec.Graph() as graph:
             aexec.constant(1.0, name="c")
         async with aexec.Session(graph, config=aexec.SessionConfig(device_count={"SIM": 1})) as session:

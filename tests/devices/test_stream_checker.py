@@ -267,7 +267,7 @@ PLANTED: list[tuple[str, type[SimulatedDevice], Callable[[SimulatedDevice], None
 
 
 @pytest.mark.parametrize(("kind", "scenario", "message"), [p[1:] for p in PLANTED], ids=[p[0] for p in PLANTED])
-def test_a_planted_bug_is_found(
+def test_planted_bug_is_found(
     kind: type[SimulatedDevice], scenario: Callable[[SimulatedDevice], None], message: str
 ) -> None:
     with pytest.raises(errors.InternalError, match=f"(?s){message}"):
@@ -285,7 +285,7 @@ RIGHT = [
 
 
 @pytest.mark.parametrize("scenario", RIGHT, ids=lambda scenario: scenario.__name__)
-def test_what_is_right_is_not_flagged(scenario: Callable[[SimulatedDevice], None]) -> None:
+def test_correct_use_is_not_flagged(scenario: Callable[[SimulatedDevice], None]) -> None:
     right = device()
     scenario(right)
     right.checker.check()

@@ -26,7 +26,7 @@ from tests.support.virtual_clock import run_virtual
 F = dtypes.float32
 
 
-async def test_a_step_over_three_tasks() -> None:
+async def test_step_over_three_tasks() -> None:
     async with cluster_session(chain().graph()) as (session, cluster):
         assert [device.name for device in session.devices()] == [
             f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(3)
@@ -65,7 +65,7 @@ async def test_graph_of_two_plans_stays_until_neither_is_used(monkeypatch: pytes
         assert kept.describe()["graphs"] == 1
 
 
-def test_a_short_step_is_a_message_and_its_answer_per_task_and_value() -> None:
+def test_short_step_is_a_message_and_its_answer_per_task_and_value() -> None:
     """What is fed goes with the step, and what is fetched with its end."""
 
     async def main() -> None:
@@ -101,7 +101,7 @@ async def test_jobs_and_filters() -> None:
             pass
 
 
-async def test_a_loop_over_tasks() -> None:
+async def test_loop_over_tasks() -> None:
     g = counting_loop()
     for node in g.graph_def.node:
         node.device = on({"add": 1, "less": 2}.get(node.name, 0))
@@ -110,7 +110,7 @@ async def test_a_loop_over_tasks() -> None:
         await check_idle(cluster)
 
 
-async def test_a_partial_run() -> None:
+async def test_partial_run() -> None:
     g = chain()
     g.placeholder("y")
     g("sum", "AddV2", "n2", "y", device=on(1), T=F)
@@ -173,7 +173,7 @@ async def step_begins(session: aexec.Session) -> None:
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_a_task_that_dies_fails_who_needs_it(silent: bool) -> None:
+def test_task_that_dies_fails_who_needs_it(silent: bool) -> None:
     async def main() -> None:
         gate = gates.Gate()
         graph = _gated(gate.key).graph()
@@ -241,7 +241,7 @@ async def test_limits_of_memory_are_each_tasks() -> None:
 
 
 @pytest.mark.parametrize("same_address", [False, True])
-def test_a_lost_task_is_recovered_by_another_worker(same_address: bool) -> None:
+def test_lost_task_is_recovered_by_another_worker(same_address: bool) -> None:
     """It gets its graphs again; what it kept is gone, what others kept is not."""
     g = chain()
     for task in (0, 2):
@@ -282,7 +282,7 @@ async def _run_on(session: aexec.Session, fetch: str) -> None:
         await session.run(fetch)
 
 
-def test_a_task_that_was_only_cut_off_is_opened_anew() -> None:
+def test_task_that_was_only_cut_off_is_opened_anew() -> None:
     g = chain(1)
     g("v", "VarHandleOp", device=on(1), shape=(), dtype=F, shared_name=b"v")
     g("set", "AssignVariableOp", "v", "x", device=on(1), dtype=F)
@@ -331,7 +331,7 @@ async def test_each_parameter_server_writes_and_reads_its_shard_of_a_checkpoint(
         np.testing.assert_array_equal(await session.run([a, b]), values)
 
 
-async def test_what_a_task_keeps_is_used_from_others() -> None:
+async def test_resources_of_a_task_are_used_from_other_tasks() -> None:
     """A table, a tensor under a handle, and summaries of all tasks."""
     with aexec.Graph() as graph:
         with aexec.device(on(1)):
@@ -399,7 +399,7 @@ def test_training_goes_on_from_the_last_checkpoint_when_a_parameter_server_dies(
     run_virtual(main())
 
 
-def test_a_client_that_is_gone_is_given_up() -> None:
+def test_client_that_is_gone_is_given_up() -> None:
     async def main() -> None:
         async with MemoryCluster("test", 1) as cluster:
             session = await aexec.Session(chain(1).graph(), "memory://test")
@@ -430,7 +430,7 @@ async def test_state_is_kept_where_it_is_and_reset() -> None:
         assert sum(held) in (0, 1)
 
 
-async def test_what_is_not_there_is_refused_by_name() -> None:
+async def test_missing_features_are_refused_by_name() -> None:
     async with cluster_session(chain().graph()) as (session, _):
         with pytest.raises(errors.UnimplementedError, match="across machines"):
             session.queue("q")

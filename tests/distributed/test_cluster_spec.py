@@ -25,7 +25,7 @@ def test_tasks_take_workers(jobs: Any, expected: dict[str, list[str]]) -> None:
     assert ClusterSpec(jobs).resolve(WORKERS) == wanted
 
 
-def test_what_is_refused() -> None:
+def test_invalid_cluster_specs_are_refused() -> None:
     for jobs in ({"ps": 0}, {"ps": "a"}, {"ps": -1}, {"ps": []}):
         with pytest.raises(errors.InvalidArgumentError, match="job 'ps' must have a number of tasks"):
             ClusterSpec(jobs)  # type: ignore[arg-type]
@@ -39,5 +39,5 @@ def test_what_is_refused() -> None:
         ClusterSpec({"worker": 4}).resolve(WORKERS)
 
 
-def test_the_task_of_a_device() -> None:
+def test_task_of_a_device() -> None:
     assert task_of("/job:ps/replica:0/task:3/device:GPU:1") == task_name("ps", 3)

@@ -33,7 +33,7 @@ async def test_sessions_and_steps_of_each_worker() -> None:
         await step
 
 
-async def test_a_worker_that_dies_meanwhile_is_told_as_that() -> None:
+async def test_worker_that_dies_meanwhile_is_told_as_that() -> None:
     async with cluster_session(aexec.Graph(), 2) as (session, cluster):
         assert isinstance(session, ClusterSession)
         known = await session.engine.workers()

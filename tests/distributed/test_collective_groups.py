@@ -37,7 +37,7 @@ def members(op: str, count: int, devices: Sequence[str], **attrs: Any) -> GraphB
 @pytest.mark.parametrize("devices", [TASKS, DEVICES])
 @pytest.mark.parametrize("shape", [(), (3,), (0, 2), (5000,), (70, 41)])
 @pytest.mark.parametrize(("merge_op", "final_op"), [(b"Add", b"Div"), (b"Max", b"Id"), (b"Mul", b"Id")])
-async def test_a_reduction_is_that_of_one_process(
+async def test_reduction_is_that_of_one_process(
     devices: list[str], shape: tuple[int, ...], merge_op: bytes, final_op: bytes
 ) -> None:
     values = np.random.default_rng(0).standard_normal((3, *shape)).astype(np.float32)
@@ -110,7 +110,7 @@ async def test_gradients_reduced_by_all_are_those_of_one_big_batch() -> None:
             np.testing.assert_allclose(trained, expected, rtol=1e-5, atol=1e-6)
 
 
-async def test_what_is_no_group_is_refused() -> None:
+async def test_invalid_group_is_refused() -> None:
     g = members("CollectiveReduce", 3, TASKS, **REDUCE)
     feeds = {f"v{number}:0": np.ones((40, 50), np.float32) for number in range(3)}
     async with cluster_session(g.graph()) as (session, cluster):
@@ -131,7 +131,7 @@ async def test_what_is_no_group_is_refused() -> None:
                 await session.run(["m0:0", "m1:0", "m2:0"], {"v0:0": 1.0, "v1:0": 1.0, "other:0": 1.0})
 
 
-async def test_a_member_whose_task_fails_stops_the_others() -> None:
+async def test_member_whose_task_fails_stops_the_others() -> None:
     g = members("CollectiveReduce", 3, TASKS, **REDUCE)
     g("fails", "TestFail", "v2", device=TASKS[2], T=dtypes.float32)
     for node in g.graph_def.node:

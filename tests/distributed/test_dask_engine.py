@@ -35,7 +35,7 @@ distributed = pytest.importorskip("distributed")
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_plugin_is_one_of_dasks() -> None:
+def test_plugin_is_one_of_dasks() -> None:
     assert issubclass(AexecWorkerPlugin, distributed.WorkerPlugin)
 
 

@@ -115,7 +115,7 @@ async def test_messages_are_not_pickled(verbs: set[str], monkeypatch: pytest.Mon
     }, verbs
 
 
-async def test_a_client_listens_nowhere() -> None:
+async def test_client_listens_nowhere() -> None:
     """What it is told, it is told on connections that it has made."""
     async with ends.dask_worker() as worker:
         before = listening()
@@ -131,7 +131,7 @@ def listening(process: int | None = None) -> set[tuple[str, int]]:
     return {(each.laddr.ip, each.laddr.port) for each in found if each.status == psutil.CONN_LISTEN}
 
 
-async def test_a_closed_client_is_lost_to_its_workers() -> None:
+async def test_closed_client_is_lost_to_its_workers() -> None:
     async with ends.dask_worker() as worker:
         lost: list[str] = []
         worker.aexec._engine.on_lost(lambda address, why: lost.append(address))
@@ -141,7 +141,7 @@ async def test_a_closed_client_is_lost_to_its_workers() -> None:
         assert lost == ["client-test"]
 
 
-async def test_a_closed_worker_is_lost_to_its_clients() -> None:
+async def test_closed_worker_is_lost_to_its_clients() -> None:
     lost: list[str] = []
     async with ends.dask_worker() as other, ends.dask_client([other]) as connection:
         connection.engine.on_lost(lambda address, why: lost.append(address))
@@ -156,7 +156,7 @@ async def test_a_closed_worker_is_lost_to_its_clients() -> None:
 # What is pickled nevertheless
 
 
-async def test_a_pickled_push_is_refused() -> None:
+async def test_pickled_push_is_refused() -> None:
     """It ends the line, and with that the worker is lost; nothing of it is unpickled."""
     async with ends.dask_worker() as worker, ends.dask_client([worker]) as connection:
         lost: list[str] = []
@@ -168,7 +168,7 @@ async def test_a_pickled_push_is_refused() -> None:
         assert "serialized with pickle" in lost[0] and not Evil.unpickled
 
 
-async def test_a_pickled_answer_is_refused() -> None:
+async def test_pickled_answer_is_refused() -> None:
     async def evil(comm: Any, body: object, large: object) -> Any:
         await comm.write({"body": distributed.protocol.Serialize(Evil()), "large": []})
         return distributed.core.Status.dont_reply
@@ -195,7 +195,7 @@ async def test_a_pickled_answer_is_refused() -> None:
         dask_wire.packed(5, Message({})),
     ],
 )
-async def test_what_is_no_message_is_refused_in_words(sent: dict[str, Any]) -> None:
+async def test_invalid_message_is_refused_with_a_reason(sent: dict[str, Any]) -> None:
     """Such as an object that a peer had Dask unpickle on a worker's own port."""
     async with ends.dask_worker() as worker:
         answer = await worker.handlers["aexec_deliver"](**sent)
@@ -219,7 +219,7 @@ def test_frames_come_as_they_were(size: int) -> None:
 
 @pytest.mark.parametrize("scheme", ["tcp", "tls"])
 @pytest.mark.parametrize("other", ["10.0.0.7:4000", "[fd00::7]:4000", "node:4000", "127.0.0.1@node:4000", "[::1:4000"])
-def test_a_worker_elsewhere_needs_tls_too(scheme: str, other: str) -> None:
+def test_worker_elsewhere_needs_tls_too(scheme: str, other: str) -> None:
     """Though the scheduler was reached by a loopback address."""
     addresses = ["tcp://127.0.0.1:8786", "tcp://[::1]:3", f"{scheme}://{other}"]
     check: Callable[[], object] = lambda: dask_security.check_addresses(addresses, distributed.Security())  # noqa: E731
@@ -230,13 +230,13 @@ def test_a_worker_elsewhere_needs_tls_too(scheme: str, other: str) -> None:
             check()
 
 
-async def test_a_cluster_elsewhere_is_refused_before_it_is_connected_to() -> None:
+async def test_cluster_elsewhere_is_refused_before_it_is_connected_to() -> None:
     with pytest.raises(errors.FailedPreconditionError, match="--cluster-ca"):
         await dask_engine.connect_to_dask("10.0.0.5:8786", ClusterSecurity(required=True))
     await asyncio.sleep(0)
 
 
-async def test_a_scheduler_that_names_other_addresses_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_scheduler_that_names_other_addresses_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was reached by a loopback address; nobody else is connected to, or sent anything."""
     made: list[Any] = []
 

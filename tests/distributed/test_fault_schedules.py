@@ -154,7 +154,7 @@ def check(done: list[tuple[str, int, Any]], cluster: MemoryCluster) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, 100, 20))
-def test_a_hundred_schedules(first: int) -> None:
+def test_hundred_schedules(first: int) -> None:
     succeeded = failed = 0
     for seed in range(first, first + 20):
         good, bad = run_virtual(schedule(seed, faults_of(seed)))
@@ -162,7 +162,7 @@ def test_a_hundred_schedules(first: int) -> None:
     assert succeeded > 20 and failed > 5, (succeeded, failed)
 
 
-def test_a_schedule_is_the_same_again() -> None:
+def test_schedule_is_the_same_again() -> None:
     async def messages(seed: int) -> int:
         async with cluster_session(graph(), faults=faults_of(seed)) as (session, cluster):
             await outcome(session.run("n2:0", {"x:0": 1.0}))
@@ -173,7 +173,7 @@ def test_a_schedule_is_the_same_again() -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("part", range(PARTS))
-def test_many_schedules(part: int) -> None:
+def test_random_schedules(part: int) -> None:
     first, count = map(int, os.environ.get("AEXEC_FAULT_SEEDS", "100:900").split(":"))
     for seed in range(first + part, first + count, PARTS):
         try:

@@ -43,14 +43,14 @@ def test_each_message_is_handled_once(faults: dict[str, float]) -> None:
         assert results == [2 * number for number in range(50)]
 
 
-def test_who_is_cut_off_for_long_is_lost_and_for_short_is_not() -> None:
+def test_worker_is_lost_after_a_long_cut_off_only() -> None:
     _, results = run_virtual(_exchange(NetworkFaults(partitions=[CutOff(1, 40, ["worker-0"])])))
     assert results == [2 * number for number in range(50)]
     handled, results = run_virtual(_exchange(NetworkFaults(partitions=[CutOff(1, 10_000, ["worker-0"])])))
     assert not handled and all(isinstance(result, errors.UnavailableError) for result in results)
 
 
-def test_who_is_lost_is_told_once() -> None:
+def test_lost_worker_is_reported_once() -> None:
     async def main() -> None:
         network = MemoryNetwork(NetworkFaults(kill={1: "worker-0"}))
         MemoryEngine(network, "worker-0", None)
@@ -66,7 +66,7 @@ def test_who_is_lost_is_told_once() -> None:
     run_virtual(main())
 
 
-def test_who_is_heard_of_again_is_not_lost() -> None:
+def test_worker_heard_from_again_is_not_lost() -> None:
     async def main() -> None:
         heard: list[str] = []
 

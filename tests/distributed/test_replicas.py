@@ -42,7 +42,7 @@ def replica(task: int) -> tuple[aexec.Graph, aexec.Tensor, aexec.Node]:
     return graph, loss, train
 
 
-async def test_a_graph_for_each_replica_asynchronous() -> None:
+async def test_graph_for_each_replica_asynchronous() -> None:
     """Their variables are the same, as they share the container; a replica that has gone hinders no other."""
     config = aexec.SessionConfig(cluster=CLUSTER, share=("localhost",))
     async with MemoryCluster("test", 4, lease=60) as cluster:
@@ -173,7 +173,7 @@ async def test_asynchronous_replicas_of_a_network_converge() -> None:
         await check_idle(cluster)
 
 
-async def test_an_embedding_sends_rows_and_not_its_table() -> None:
+async def test_embedding_sends_rows_and_not_its_table() -> None:
     rows, width = 10_000, 16
     with aexec.Graph() as graph, aexec.device(replica_device_setter(cluster=CLUSTER)):
         tables = [

@@ -79,7 +79,7 @@ async def test_steps_go_to_all_workers_in_turn() -> None:
     assert not any(worker.sessions for worker in cluster.workers.values())
 
 
-async def test_a_step_goes_to_the_least_busy_also_of_others() -> None:
+async def test_step_goes_to_the_least_busy_also_of_others() -> None:
     gate = gates.Gate()
     graph = gated(gate.key)
     async with (
@@ -104,7 +104,7 @@ async def test_a_step_goes_to_the_least_busy_also_of_others() -> None:
 
 
 @pytest.mark.parametrize("replicated", [False, True])
-async def test_a_model_has_its_variables(tmp_path: Path, replicated: bool) -> None:
+async def test_model_has_its_variables(tmp_path: Path, replicated: bool) -> None:
     model = await saved_model(tmp_path)
     async with MemoryCluster("test", 2) as cluster:
         config = aexec.SessionConfig(replicated=replicated)
@@ -149,7 +149,7 @@ def test_workers_go_and_come(tmp_path: Path) -> None:
     run_virtual(main())
 
 
-def test_a_worker_that_dies_or_differs_while_it_is_made_ready_gets_no_steps() -> None:
+def test_worker_that_dies_or_differs_while_it_is_made_ready_gets_no_steps() -> None:
     gate = gates.Gate()
 
     async def ready(session: aexec.Session) -> None:
@@ -181,7 +181,7 @@ def test_a_worker_that_dies_or_differs_while_it_is_made_ready_gets_no_steps() ->
     run_virtual(main())
 
 
-def test_it_is_looked_again_when_nobody_told_who_there_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_workers_are_listed_again_periodically(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with (
             MemoryCluster("test", 1) as cluster,
@@ -204,7 +204,7 @@ def test_it_is_looked_again_when_nobody_told_who_there_is(caplog: pytest.LogCapt
     run_virtual(main())
 
 
-def test_a_step_on_a_lost_replica_fails_and_others_go_on() -> None:
+def test_step_on_a_lost_replica_fails_and_others_go_on() -> None:
     async def main() -> None:
         gate = gates.Gate()
         async with (
@@ -234,7 +234,7 @@ async def until_open(step: aexec.Step, gate: gates.Gate) -> object:
     return await step
 
 
-async def test_a_partial_run_stays_on_its_replica_and_jobs_are_refused() -> None:
+async def test_partial_run_stays_on_its_replica_and_jobs_are_refused() -> None:
     async with MemoryCluster("test", 3):
         async with aexec.Session(negation(), "memory://test", REPLICATED) as session:
             setup = await session.partial_run_setup(["free:0"], ["x:0"])
@@ -248,7 +248,7 @@ async def test_a_partial_run_stays_on_its_replica_and_jobs_are_refused() -> None
             await aexec.Session(negation(), "memory://test", REPLICATED)
 
 
-async def test_a_graph_that_asks_for_a_task_is_refused() -> None:
+async def test_graph_that_asks_for_a_task_is_refused() -> None:
     g = chain(2)
     async with MemoryCluster("test", 2):
         with pytest.raises(errors.InvalidArgumentError, match="explicitly assigned to /job:worker"):

@@ -100,7 +100,7 @@ def check(number: int) -> None:
     assert not failures, "\n".join(f"{name}: {why}" for name, why in failures.items())
 
 
-def test_a_sample(three_tasks: None) -> None:
+def test_sample(three_tasks: None) -> None:
     check(40)
 
 
@@ -114,7 +114,7 @@ def by_family() -> dict[str, list[str]]:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("family", sorted(by_family()))
-def test_two_hundred(three_tasks: Any, family: str) -> None:
+def test_two_hundred_cases_give_the_same_results_when_split(three_tasks: Any, family: str) -> None:
     """As many of each family as make 200."""
     names = by_family()
 

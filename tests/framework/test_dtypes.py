@@ -49,7 +49,7 @@ class TestNames:
         assert aexec.bool is aexec.bool_ is as_dtype(np.bool_)
         assert aexec.half is aexec.float16 and aexec.double is aexec.float64
 
-    def test_they_are_taken_wherever_a_type_is(self) -> None:
+    def test_names_are_taken_wherever_a_type_is(self) -> None:
         with aexec.Graph():
             for given in (aexec.float64, np.float64, np.dtype(np.float64), "float64", TensorFlowDType(2)):
                 assert aexec.placeholder(given).dtype is aexec.float64
@@ -59,7 +59,7 @@ class TestNames:
                 assert aexec.ops.pack([1.0], T=given).dtype is aexec.float64
 
     @pytest.mark.parametrize("bad", [None, True, "flot", object(), [1], 1000, np.dtype("datetime64[s]"), dict])
-    def test_what_names_none_is_refused(self, bad: Any) -> None:
+    def test_unknown_type_names_are_refused(self, bad: Any) -> None:
         with pytest.raises(errors.InvalidArgumentError):
             as_dtype(bad)
 
@@ -86,7 +86,7 @@ def test_names_are_those_of_tensorflow(dtype: DType, name: str, wire_name: str) 
 
 
 @pytest.mark.parametrize("dtype", ALL, ids=str)
-def test_each_name_names_it(dtype: DType) -> None:
+def test_every_name_of_a_type_finds_it(dtype: DType) -> None:
     assert as_dtype(dtype.name) is as_dtype(dtype.wire_name) is dtype
     if dtype in WITH_TWIN and dtype is not aexec.string:
         assert dtype.np == dtype.name == dtype.np.name
@@ -94,7 +94,7 @@ def test_each_name_names_it(dtype: DType) -> None:
 
 class TestEquality:
     @pytest.mark.parametrize("dtype", WITH_TWIN, ids=str)
-    def test_the_same_type_of_numpy_is_equal_from_both_sides(self, dtype: DType) -> None:
+    def test_same_type_of_numpy_is_equal_from_both_sides(self, dtype: DType) -> None:
         assert dtype == dtype.np and dtype.np == dtype
         assert dtype == dtype.np.type
         assert dtype == dtype.name
@@ -105,7 +105,7 @@ class TestEquality:
         assert np.zeros(2, dtype).dtype == dtype.np
 
     @pytest.mark.parametrize("dtype", WITH_TWIN, ids=str)
-    def test_a_type_of_numpy_equals_one_alone(self, dtype: DType) -> None:
+    def test_type_of_numpy_equals_one_alone(self, dtype: DType) -> None:
         assert [d for d in [*ALL, *(d.ref for d in ALL)] if dtype.np == d] == [dtype]
 
     @pytest.mark.parametrize("dtype", [*[d.ref for d in ALL], *(d for d in ALL if d not in WITH_TWIN)], ids=str)

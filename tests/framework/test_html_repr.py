@@ -103,7 +103,7 @@ class TestGraphs:
             assert text in shown, text
         assert "test_html_repr.py" in "".join(shown)
 
-    def test_a_node_with_many_inputs(self) -> None:
+    def test_node_with_many_inputs(self) -> None:
         with aexec.Graph():
             total = aexec.ops.add_n([aexec.constant(1.0, name=f"c{i}") for i in range(500)], name="total")
         assert repr(total.op) == ("<Node 'total' AddN(c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, … 488 more)>")
@@ -132,7 +132,7 @@ class TestGraphs:
 
 
 class TestSessions:
-    async def test_a_session(self, tmp_path: Path) -> None:
+    async def test_session(self, tmp_path: Path) -> None:
         opening = aexec.Session(tmp_path / "none.pb")
         assert "await it" in html_of(opening)
         async with aexec.Session(doubling()) as session:
@@ -144,7 +144,7 @@ class TestSessions:
             assert "serving_default: inputs" in cells(session) and "twice" in cells(session)
             assert "value" in cells(session.signature())
 
-    async def test_a_step(self) -> None:
+    async def test_step(self) -> None:
         gate = gates.Gate()
         g = GraphBuilder()
         g.const("c", 1.5, dtypes.float32)
@@ -164,7 +164,7 @@ class TestSessions:
             assert shown[1] == "cancelled" and f"Step {step.id} was cancelled: <b>enough</b>" in shown
             assert "at work" not in shown
 
-    async def test_a_queue(self) -> None:
+    async def test_queue(self) -> None:
         with aexec.Graph() as graph:
             aexec.ops.fifo_queue_v2(component_types=["float32", "string"], shapes=[[2], []], capacity=5, name="q")
             aexec.ops.fifo_queue_v2(component_types=["int32"], name="unshaped")
@@ -180,14 +180,14 @@ class TestSessions:
             assert "1 of 5, closed" in cells(queue)
             assert "int32" in cells(session.queue("unshaped"))
 
-    def test_a_device(self) -> None:
+    def test_device(self) -> None:
         device = make_devices({})[0]
         assert device.name in repr(device)
         assert "CPU" in cells(device) and "type" in cells(device)
 
 
 class TestCheckpoints:
-    def test_both_formats(self, tmp_path: Path) -> None:
+    def test_checkpoints_of_both_formats_are_shown(self, tmp_path: Path) -> None:
         with BundleWriter(str(tmp_path / "v2")) as writer:
             writer.add("w<b>", np.zeros((2, 3), np.float32))
             for i in range(20):
@@ -203,7 +203,7 @@ class TestCheckpoints:
         assert cells(reader_of_old) == ["tensors", "type", "shape", "w", "float", "[2,3]"]
         assert repr(reader_of_old) == f"<CheckpointV1Reader of '{tmp_path}/v1', tensors 1>"
 
-    def test_one_that_is_corrupt(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def test_corrupt_checkpoint_is_not_readable(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         with BundleWriter(str(tmp_path / "v2")) as writer:
             writer.add("w", np.zeros(2))
         with BundleReader(str(tmp_path / "v2")) as reader:

@@ -49,7 +49,7 @@ OPTIONS: tuple[dict[str, bool], ...] = (
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_it_is_the_standard_librarys(options: dict[str, bool]) -> None:
+def test_late_dataclass_is_like_the_standard_librarys(options: dict[str, bool]) -> None:
     ours = point(dataclass(slots=True, **options))
     theirs = point(dataclasses.dataclass(slots=True, **options))
     seen = [_seen(cls) for cls in (ours, theirs)]
@@ -98,14 +98,14 @@ class Pair:
     b: int = 0
 
 
-def test_what_is_unpickled_first_has_its_methods() -> None:
+def test_object_unpickled_first_has_its_methods() -> None:
     text = pickle.dumps(Pair(1, 2))
     assert pickle.loads(text) == Pair(1, 2)
     code = f"import pickle; print(pickle.loads({text!r}))"
     assert run_python(code).strip() == "Pair(a=1, b=2)"
 
 
-def test_a_late_base() -> None:
+def test_late_base() -> None:
     @dataclass(frozen=True, slots=True)
     class Base:
         a: int
@@ -125,7 +125,7 @@ def test_fields_are_there_before_an_instance() -> None:
     assert [f.name for f in dataclasses.fields(cls)] == ["x", "y", "tags", "note", "length"]
 
 
-def test_nothing_is_written_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_methods_are_written_on_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[type] = []
     write = dataclasses.dataclass
     monkeypatch.setattr(
@@ -155,7 +155,7 @@ def test_first_instances_of_several_threads() -> None:
         assert made == [cls(1)] * 4
 
 
-def test_the_first_instance_may_be_of_a_subclass() -> None:
+def test_first_instance_may_be_of_a_subclass() -> None:
     @dataclass(slots=True, frozen=True)
     class Base:
         x: int = 0

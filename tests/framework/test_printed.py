@@ -26,7 +26,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return time
 
 
-def test_without_a_rate_all_is_printed(seen: list[tuple[str, str]]) -> None:
+def test_all_text_is_printed_without_a_rate(seen: list[tuple[str, str]]) -> None:
     for _ in range(1000):
         print_text("stdout", "x" * 1000)
     assert len(seen) == 1000
@@ -46,7 +46,7 @@ async def test_beyond_the_rate_it_is_counted(seen: list[tuple[str, str]], now: l
     assert seen[10:] == [("stderr", "more\n")]
 
 
-async def test_what_was_left_out_is_told_when_the_second_is_over(
+async def test_dropped_text_is_reported_after_the_second(
     seen: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(printed, "_SECOND", 0.01)
@@ -58,7 +58,7 @@ async def test_what_was_left_out_is_told_when_the_second_is_over(
     assert seen == [("stderr", "session 7: 3 texts of 3000 bytes were left out: it may print 500 bytes a second\n")]
 
 
-def test_a_run_keeps_the_beginning() -> None:
+def test_run_keeps_the_beginning() -> None:
     prints = Prints(10)
     for text in ("one\n", "two\n", "three\n", "four\n"):
         prints("stderr", text)

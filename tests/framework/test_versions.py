@@ -11,7 +11,7 @@ def of(producer=0, min_consumer=0, bad_consumers=()):
 
 
 @pytest.mark.parametrize("data", [of(0), of(10, 2474), of(99999), of(24, 0, [1, 2473])])
-def test_what_can_be_read(data):
+def test_compatible_versions_pass(data):
     versions.check(data)
 
 
@@ -24,7 +24,7 @@ def test_what_can_be_read(data):
         (of(5, 2475, [2474]), "min consumer version 2475 above current version 2474"),
     ],
 )
-def test_what_cannot(data, message):
+def test_incompatible_versions_are_refused(data, message):
     with pytest.raises(errors.InvalidArgumentError) as caught:
         versions.check(data)
     assert message in caught.value.message

@@ -17,7 +17,7 @@ from aexec.queues.queue_runner import add_queue_runner, queue_runners
 class TestNames:
     """The sequences of TensorFlow."""
 
-    def test_a_sequence(self) -> None:
+    def test_sequence(self) -> None:
         with aexec.Graph():
             names = [aexec.constant(0, name=name).node.name for name in ["a", "a", "A", "a_1", "a"]]
         assert names == ["a", "a_1", "A_2", "a_1_1", "a_3"]
@@ -47,7 +47,7 @@ class TestNames:
 
 
 class TestElements:
-    def test_by_name(self) -> None:
+    def test_elements_by_name(self) -> None:
         with aexec.Graph() as graph:
             x = aexec.placeholder("float32", [2], name="x")
             v = aexec.Variable([1.0], name="v")
@@ -72,7 +72,7 @@ class TestElements:
         with pytest.raises(errors.InvalidArgumentError, match="is not an element of this graph"):
             graph.as_graph_element(stranger)
 
-    def test_a_finalized_graph_and_versions(self) -> None:
+    def test_finalized_graph_and_versions(self) -> None:
         with aexec.Graph() as graph:
             x = aexec.placeholder("float32", [], name="x")
             before = graph.version
@@ -142,7 +142,7 @@ class TestImport:
             aexec.import_graph_def(part(), name="p", uniquify_prefix=False)
         assert [node.name for node in graph if node.op == "Placeholder"] == ["p/x", "p/x_1"]
 
-    def test_what_is_not_there(self) -> None:
+    def test_missing_names_are_refused(self) -> None:
         with aexec.Graph():
             with pytest.raises(errors.InvalidArgumentError, match=r"not found in graph_def: \[nope:0\]"):
                 aexec.import_graph_def(part(), {"nope:0": aexec.constant(1)})
@@ -179,7 +179,7 @@ class TestMetaGraphs:
             add_queue_runner(aexec.QueueRunner(queue, [ops.queue_enqueue_v2(queue, [1.0], name="enqueue")]))
         return graph
 
-    def test_there_and_back(self, tmp_path: Path) -> None:
+    def test_meta_graph_is_written_and_read_back(self, tmp_path: Path) -> None:
         path = tmp_path / "graph.meta"
         with self.built():
             first = aexec.export_meta_graph(path)
@@ -215,14 +215,14 @@ class TestMetaGraphs:
         assert (yes.pred_name, yes.pivot_name) == ("branch/pred_id:0", "branch/switch_t:0")
         assert yes.values_def.external_values["while/Exit_1:0"] == "branch/Exp/Switch:1"
 
-    def test_what_no_message_stands_for_stays_behind(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_collection_without_a_message_form_is_left_out(self, caplog: pytest.LogCaptureFixture) -> None:
         with aexec.Graph():
             aexec.add_to_collection("odd", object())
             with caplog.at_level(logging.WARNING):
                 made = aexec.export_meta_graph()
         assert made.collections == {} and "Collection 'odd' is not written" in caplog.text
 
-    def test_a_collection_of_something_else(self) -> None:
+    def test_collection_of_something_else(self) -> None:
         with aexec.Graph():
             made = aexec.export_meta_graph()
             made.collections["variables"] = ["name"]

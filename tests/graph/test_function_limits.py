@@ -65,7 +65,7 @@ def test_ever_new_attrs_that_do_not_grow() -> None:
     assert g.graph().tensor("y").dtype is I
 
 
-def test_a_long_chain_of_functions_has_shapes_up_to_some_depth() -> None:
+def test_long_chain_of_functions_has_shapes_up_to_some_depth() -> None:
     functions = [
         function_def("F0(x: int32) -> y: int32", body=[("n", "Identity", ["x"], {"T": I})], ret={"y": "n:output:0"})
     ]
@@ -82,7 +82,7 @@ def test_a_long_chain_of_functions_has_shapes_up_to_some_depth() -> None:
     assert graph.node("far").shapes[0].dims is None
 
 
-def test_a_large_value_may_be_passed_on_as_it_is() -> None:
+def test_large_value_may_be_passed_on_as_it_is() -> None:
     """Only what is put into a function attr anew counts."""
     same = function_def(
         "Grow(x: int32) -> y: int32",

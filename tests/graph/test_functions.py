@@ -44,13 +44,13 @@ def calling(*functions: proto.FunctionDef) -> GraphBuilder:
 
 
 class TestLibrary:
-    def test_the_namespace_is_flat_and_a_repeated_definition_is_one(self) -> None:
+    def test_namespace_is_flat_and_a_repeated_definition_is_one(self) -> None:
         library = FunctionLibrary()
         assert library.add(function())
         assert not library.add(function())
         assert list(library) == ["twice"]
 
-    def test_another_function_of_a_taken_name(self) -> None:
+    def test_another_function_of_a_taken_name_is_refused(self) -> None:
         library = FunctionLibrary()
         library.add(function())
         with pytest.raises(errors.InvalidArgumentError, match="a different function with the same name already exists"):
@@ -58,14 +58,14 @@ class TestLibrary:
         with pytest.raises(errors.InvalidArgumentError, match="an op with the same name already exists"):
             library.add(function(twice="MatMul"))
 
-    def test_one_gradient_per_function(self) -> None:
+    def test_second_gradient_of_a_function_is_refused(self) -> None:
         library = FunctionLibrary()
         library.add_gradient("f", "g")
         library.add_gradient("f", "g")
         with pytest.raises(errors.InvalidArgumentError, match="already has gradient function 'g'"):
             library.add_gradient("f", "h")
 
-    def test_a_node_whose_op_is_a_function_has_its_signature(self) -> None:
+    def test_node_whose_op_is_a_function_has_its_signature(self) -> None:
         library = FunctionLibrary()
         library.add(function())
         assert [a.name for a in library.lookup_op("twice").inputs] == ["x"]
@@ -78,14 +78,14 @@ class TestPlaceholders:
     """An attr of a body that says `$T` gets its value where the function is instantiated."""
 
     @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.int64])
-    def test_they_are_bound(self, dtype: Any) -> None:
+    def test_placeholders_are_bound(self, dtype: Any) -> None:
         library = FunctionLibrary()
         library.add(function())
         body = instantiate(library, "twice", {"T": dtype}, proto.VersionDef(producer=2474))
         assert body.argument_types == body.result_types == (dtype,)
         assert body.graph.node("sum").attrs["T"] is dtype
 
-    def test_also_inside_function_attrs(self) -> None:
+    def test_placeholders_inside_function_attrs_are_bound(self) -> None:
         outer = function(
             twice="outer", AddV2="PartitionedCall", **{'input: "x" input: "x"': 'input: "x"', "sum:z:0": "sum:output:0"}
         )
@@ -101,7 +101,7 @@ class TestPlaceholders:
         body = instantiate(library, "outer", {"T": dtypes.int32}, proto.VersionDef(producer=2474))
         assert body.graph.node("sum").attrs["f"] == NameAttrList("twice", {"T": dtypes.int32})
 
-    def test_one_that_is_not_given(self) -> None:
+    def test_unbound_placeholder_is_refused(self) -> None:
         library = FunctionLibrary()
         library.add(function())
         with pytest.raises(errors.InvalidArgumentError, match="Failed to bind all placeholders in twice"):
@@ -117,7 +117,7 @@ class TestPlaceholders:
 
 
 class TestCalls:
-    async def test_a_function_can_be_called_with_several_types(self) -> None:
+    async def test_function_can_be_called_with_several_types(self) -> None:
         g = calling(function())
         g.const("f", np.float32(1.5))
         g.const("i", np.int32(4))
@@ -127,7 +127,7 @@ class TestCalls:
         async with aexec.Session(g.graph()) as session:
             assert await session.run(["twice_f:0", "twice_i:0"]) == [3.0, 8]
 
-    async def test_a_call_by_attr(self) -> None:
+    async def test_call_by_attr(self) -> None:
         g = calling(function())
         g.const("c", np.float32(2))
         g(
@@ -158,7 +158,7 @@ class TestCalls:
             gate.open.set()
             assert await asyncio.gather(*runs) == list(range(8))
 
-    async def test_a_call_waits_for_all_its_inputs(self) -> None:
+    async def test_call_waits_for_all_its_inputs(self) -> None:
         """A function that ignores an input still starts only when it has come."""
         gate = gates.Gate()
         second = 'input_arg { name: "unused" type: DT_INT32 }\n  output_arg'

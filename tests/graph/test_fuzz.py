@@ -205,7 +205,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("index", range(len(SEEDS)), ids=[name for _, name in SEEDS])
-def test_the_seeds_themselves_run(index: int) -> None:
+def test_seeds_themselves_run(index: int) -> None:
     data, feeds = seed_graph(index)
     # No deadline: the first step that needs them imports the kernels, which a busy machine may take long over.
     assert check(data, feeds, 0, odd_feeds=0, timeout=None) > 0
@@ -224,7 +224,7 @@ def test_nodes(index: int, mutations: list[tuple[Any, int]]) -> None:
 
 
 @pytest.mark.soak
-def test_more_graphs() -> None:
+def test_further_mutated_graphs_are_handled() -> None:
     """Some with changed bytes, most with changed nodes."""
     more = Seeds(100_000)
     for seed in more:

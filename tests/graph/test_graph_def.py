@@ -52,13 +52,13 @@ def small() -> GraphBuilder:
 class TestTheExampleOfTwoConstants:
     """Two constants as raw bytes, an Add, and an old producer version."""
 
-    async def test_it_runs(self) -> None:
+    async def test_example_of_two_constants_runs(self) -> None:
         async with aexec.Session(aexec.Graph.from_text(CONST_CONST_ADD)) as session:
             result = await session.run("sum:0")
         np.testing.assert_array_equal(result, [3, 3])
         assert result.dtype == np.int32
 
-    def test_it_prints_as_it_was(self) -> None:
+    def test_example_of_two_constants_prints_as_it_was(self) -> None:
         graph = aexec.Graph.from_text(CONST_CONST_ADD)
         assert aexec.Graph.from_text(graph.to_text()).to_graph_def() == graph.to_graph_def()
         assert 'tensor_content: "\\001\\000\\000\\000\\002\\000\\000\\000"' in graph.to_text()
@@ -85,7 +85,7 @@ class TestRoundTrip:
         )
         assert aexec.load_graph(path).to_graph_def() == graph.to_graph_def()
 
-    def test_the_old_version_field_is_ignored_and_kept_out(self) -> None:
+    def test_old_version_field_is_ignored_and_kept_out(self) -> None:
         message = small().graph_def
         message.version = 7
         assert aexec.Graph.from_graph_def(message).versions.producer == 2474
@@ -100,7 +100,7 @@ class TestRoundTrip:
         assert again == square
         assert again.experimental_debug_info.original_node_names == ["before"]
 
-    def test_the_same_graph_is_the_same_bytes(self) -> None:
+    def test_same_graph_is_the_same_bytes(self) -> None:
         assert small().graph().to_bytes() == small().graph().to_bytes()
 
 
@@ -146,7 +146,7 @@ class TestEdges:
 
 
 class TestNode:
-    def test_a_node_joins_definition_and_types(self) -> None:
+    def test_node_joins_definition_and_types(self) -> None:
         g = GraphBuilder()
         g.const("axis", np.int32(0))
         g.const("x", np.ones((4, 2), np.float32))
@@ -163,7 +163,7 @@ class TestNode:
 class TestImportOptions:
     """A GraphDef may be added to a graph that has nodes already."""
 
-    def test_a_prefix(self) -> None:
+    def test_prefix(self) -> None:
         graph = small().graph()
         import_graph_def(graph, small().graph_def, ImportOptions(prefix="again"))
         assert [n.name for n in graph] == ["a", "b", "again/a", "again/b"]
@@ -194,7 +194,7 @@ class TestImportOptions:
         assert graph.node("p/b").device == "/device:CPU:0"
 
 
-def test_an_op_of_contrib_is_named_when_it_is_missing() -> None:
+def test_op_of_contrib_is_named_when_it_is_missing() -> None:
     message = proto.GraphDef(versions=proto.VersionDef(producer=134))
     message.node.add(name="n", op="BlockLSTMContrib")
     with pytest.raises(
@@ -203,7 +203,7 @@ def test_an_op_of_contrib_is_named_when_it_is_missing() -> None:
         aexec.Graph.from_graph_def(message)
 
 
-def test_a_node_can_be_made_in_a_graph_that_is_empty_and_not_current() -> None:
+def test_node_can_be_made_in_a_graph_that_is_empty_and_not_current() -> None:
     graph = aexec.Graph()
     node = create_node("NoOp", {}, {}, name="first", graph=graph)
     assert [n.name for n in graph] == ["first"]
@@ -226,7 +226,7 @@ def test_large_tensors_are_kept_once_and_come_out_as_they_went_in() -> None:
 
 
 @pytest.mark.parametrize("large_first", [False, True])
-def test_of_attrs_of_one_name_the_last_holds(large_first: bool) -> None:
+def test_last_of_several_attrs_of_one_name_holds(large_first: bool) -> None:
     g = GraphBuilder()
     g.const("large", np.arange(1000, dtype=np.float32))
     g.const("small", np.float32(3))
@@ -242,7 +242,7 @@ def test_of_attrs_of_one_name_the_last_holds(large_first: bool) -> None:
     assert again.node("c").attrs["value"].array.size == size
 
 
-def test_the_flat_view_of_a_graph_def_has_its_field_numbers() -> None:
+def test_flat_view_of_a_graph_def_has_its_field_numbers() -> None:
     """Its messages are read from the bytes of TensorFlow's, and written to them."""
     for flat, whole in ((proto.FlatGraphDef, proto.GraphDef), (proto.FlatNodeDef, proto.NodeDef)):
         numbers = {field.name: field.number for field in whole.DESCRIPTOR.fields}

@@ -27,7 +27,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - begin
 
 
-def test_a_node_that_waits_for_all_others() -> None:
+def test_node_that_waits_for_all_others() -> None:
     """Against a chain of as many nodes; when the cost was quadratic it took ten times as long."""
     chain, star = GraphBuilder(), GraphBuilder()
     for index in range(NODES):
@@ -40,7 +40,7 @@ def test_a_node_that_waits_for_all_others() -> None:
     assert graph[0].node("all").control_inputs == tuple(range(NODES))
 
 
-def test_a_graph_without_weights_takes_little_more_than_its_names() -> None:
+def test_graph_without_weights_takes_little_more_than_its_names() -> None:
     """What Python allocates, per byte of the file; nothing of the message is kept beside it.
 
     `scripts/graph-memory` measures resident memory with larger graphs.
@@ -70,7 +70,7 @@ def test_a_graph_without_weights_takes_little_more_than_its_names() -> None:
 
 
 @pytest.mark.time_limit(300)
-def test_the_script_that_measures_memory() -> None:
+def test_script_that_measures_memory() -> None:
     script = Path(__file__).parents[2] / "scripts" / "graph_memory.py"
     done = subprocess.run([sys.executable, str(script), "--nodes", "300"], check=True, capture_output=True, text=True)
     assert re.search(r"resident memory .* bytes/node .* x file +loaded in", done.stdout)

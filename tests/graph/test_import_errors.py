@@ -1121,7 +1121,7 @@ async def test_bad_extensions(message: proto.GraphDef, error: Any, words: str) -
         np.testing.assert_array_equal(await session.run("called:0", {"x:0": [3, 4]}), [9, 16])
 
 
-async def test_a_closed_session_is_not_extended() -> None:
+async def test_closed_session_is_not_extended() -> None:
     session = aexec.Session(good().graph())
     await session.close()
     with pytest.raises(errors.CancelledError, match=r"Session has been closed\."):
@@ -1190,7 +1190,7 @@ class TestWhatIsAccepted:
         assert graph.tensor("a:0").shape == PartialTensorShape([2])
         assert "_output_shapes" in caplog.text
 
-    def test_a_graph_without_nodes(self) -> None:
+    def test_graph_without_nodes(self) -> None:
         assert len(aexec.Graph.from_bytes(b"")) == 0
         assert len(aexec.Graph.from_text("")) == 0
         assert len(aexec.Graph.from_json("{}")) == 0

@@ -41,11 +41,11 @@ def names_of_inputs(options: ImportOptions, source: GraphBuilder | None = None) 
 class TestInputMap:
     @pytest.mark.parametrize("key", ["x", "x:0"])
     @pytest.mark.parametrize("value", ["x", "x:0"])
-    def test_a_target_is_of_the_existing_graph_though_an_imported_node_has_its_name(self, key: str, value: str) -> None:
+    def test_target_is_of_the_existing_graph_though_an_imported_node_has_its_name(self, key: str, value: str) -> None:
         inputs = names_of_inputs(ImportOptions(prefix="p", input_map={key: value}))
         assert inputs == {"p/x": [], "p/y": ["x"], "p/z": ["p/y", "^p/x"]}
 
-    def test_a_target_named_as_a_later_imported_node_makes_no_cycle(self) -> None:
+    def test_target_named_as_a_later_imported_node_makes_no_cycle(self) -> None:
         g = GraphBuilder()
         g.placeholder("a")
         g("x", "Sqrt", "a", T=F)
@@ -57,29 +57,29 @@ class TestInputMap:
         g("y", "Neg", "nowhere:1", T=F)
         assert names_of_inputs(ImportOptions(input_map={"nowhere:1": "parts:1"}), g)["y"] == ["parts:1"]
 
-    def test_a_control_input(self) -> None:
+    def test_control_input(self) -> None:
         inputs = names_of_inputs(ImportOptions(prefix="p", input_map={"^x": "^parts"}))
         assert inputs["p/z"] == ["p/y", "^parts"]
         assert inputs["p/y"] == ["p/x"]
 
     @pytest.mark.parametrize("entry", [("x", "^x"), ("^x", "x"), ("^x", "parts:1")])
-    def test_a_tensor_is_no_control_input(self, entry: tuple[str, str]) -> None:
+    def test_tensor_is_no_control_input(self, entry: tuple[str, str]) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="between control edge and non-control edge"):
             names_of_inputs(ImportOptions(prefix="p", input_map=dict([entry])))
 
-    def test_a_target_that_is_not_there(self) -> None:
+    def test_target_that_is_not_there(self) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="node 'y' in input_map does not exist in graph"):
             names_of_inputs(ImportOptions(prefix="p", input_map={"x": "y"}))
 
-    def test_an_output_that_is_not_there(self) -> None:
+    def test_output_that_is_not_there(self) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="Connecting to invalid output 2 of source node parts"):
             names_of_inputs(ImportOptions(prefix="p", input_map={"x": "parts:2"}))
 
-    def test_a_key_that_is_no_input(self) -> None:
+    def test_key_that_is_no_input(self) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="expected name, name:k or"):
             names_of_inputs(ImportOptions(prefix="p", input_map={"^x:0": "x"}))
 
-    def test_what_is_not_mapped_must_be_imported(self) -> None:
+    def test_unmapped_input_must_be_imported(self) -> None:
         g = GraphBuilder()
         g("y", "AddV2", "a", "x", T=F)
         with pytest.raises(errors.InvalidArgumentError, match="Unknown input node 'x'"):
@@ -98,11 +98,11 @@ class TestControlDependencies:
             "p/after": ["^p/x"],
         }
 
-    def test_a_mapped_input_is_not_an_imported_one(self) -> None:
+    def test_mapped_input_is_not_an_imported_one(self) -> None:
         options = ImportOptions(prefix="p", input_map={"x": "x"}, control_dependencies=["parts"])
         assert names_of_inputs(options)["p/y"] == ["x", "^parts"]
 
-    def test_a_node_that_is_not_there(self) -> None:
+    def test_node_that_is_not_there(self) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="node 'gone' in control_dependencies does not exist"):
             names_of_inputs(ImportOptions(prefix="p", control_dependencies=["gone"]))
 
@@ -119,7 +119,7 @@ def test_colocation_groups_are_renamed_with_their_nodes(options: ImportOptions) 
     assert g.graph_def.SerializeToString(deterministic=True) == before
 
 
-def test_a_colocation_group_of_the_existing_graph_is_unknown_to_an_import() -> None:
+def test_colocation_group_of_the_existing_graph_is_unknown_to_an_import() -> None:
     g = imported()
     g.graph_def.node[1].attr["_class"].list.s.append(b"loc:@parts")
     with pytest.raises(errors.InvalidArgumentError, match="expects to be colocated with unknown node 'parts'"):

@@ -73,7 +73,7 @@ def test_collections_of_mixed_kinds(items: list[Any]) -> None:
         meta_graph.to_proto()
 
 
-def test_an_asset_that_is_none() -> None:
+def test_asset_that_is_none() -> None:
     message = small().to_proto()
     message.collection_def["saved_model_assets"].any_list.value[0].value = b"\xff"
     with pytest.raises(errors.InvalidArgumentError, match="no asset"):

@@ -22,7 +22,7 @@ def const(graph: Graph, name: str = "c", value: object = 1.0) -> Node:
 
 
 class TestNodeBuilder:
-    async def test_a_graph_that_runs(self) -> None:
+    async def test_graph_that_runs(self) -> None:
         graph = Graph()
         c = const(graph, value=np.arange(4))
         axis = NodeBuilder("axis", "Const").attr("dtype", "int32").attr("value", np.int32(0)).finalize(graph)
@@ -47,7 +47,7 @@ class TestNodeBuilder:
         with graph:
             assert aexec.constant(1.0, name="c").name == "c:0"
 
-    def test_a_definition_that_the_graph_does_not_know(self) -> None:
+    def test_definition_that_the_graph_does_not_know(self) -> None:
         graph = Graph()
         with pytest.raises(errors.NotFoundError, match="TestTwice"):
             NodeBuilder("n", aexec.framework.wire.op_def.OpDef("TestTwice")).finalize(graph)
@@ -131,7 +131,7 @@ class TestGraphDefBuilder:
         with pytest.raises(errors.InvalidArgumentError):
             builder.to_graph()
 
-    def test_a_missing_input_that_nothing_explains_is_an_error(self) -> None:
+    def test_missing_input_that_nothing_explains_is_an_error(self) -> None:
         builder = GraphDefBuilder()
         builder.add(builder.node("Sqrt", "n").input(None))
         with pytest.raises(errors.InvalidArgumentError, match="node 'n': expected a tensor or a node"):

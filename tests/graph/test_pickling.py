@@ -26,7 +26,7 @@ def test_round_trip(protocol: int) -> None:
     assert [n.graph is again for n in again] == [True] * len(graph)
 
 
-def test_a_built_graph() -> None:
+def test_built_graph() -> None:
     with aexec.Graph() as graph:
         aexec.ops.square(aexec.placeholder("float32", [None, 2], name="x"), name="y")
     again = pickle.loads(pickle.dumps(graph))
@@ -55,7 +55,7 @@ def test_functions_and_internal_names() -> None:
     assert again.to_bytes() == graph.to_bytes()
 
 
-def test_a_deep_copy_is_another_graph() -> None:
+def test_deep_copy_is_another_graph() -> None:
     graph = counting_loop().graph()
     other = copy.deepcopy(graph)
     with other:
@@ -63,7 +63,7 @@ def test_a_deep_copy_is_another_graph() -> None:
     assert len(other) == len(graph) + 1
 
 
-def test_what_was_damaged_on_its_way_is_no_graph() -> None:
+def test_damaged_pickle_is_refused() -> None:
     restore, (cls, data) = counting_loop().graph().__reduce__()
     with pytest.raises(errors.InvalidArgumentError, match="Cannot parse GraphDef"):
         restore(cls, data[:-3])
@@ -73,7 +73,7 @@ def _describe(graph: aexec.Graph, answers: Any) -> None:
     answers.put((len(graph), graph.node("add").input_names()))
 
 
-def test_a_spawned_process_gets_the_graph() -> None:
+def test_spawned_process_gets_the_graph() -> None:
     context = multiprocessing.get_context("spawn")
     answers = context.SimpleQueue()
     child = context.Process(target=_describe, args=(counting_loop().graph(), answers))

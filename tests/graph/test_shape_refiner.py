@@ -55,37 +55,37 @@ class TestValues:
         g("filled", "Fill", dims, "one", T=F, index_type=I32)
         return shapes(g)["filled"]
 
-    def test_a_constant(self, g: GraphBuilder) -> None:
+    def test_constant(self, g: GraphBuilder) -> None:
         g.const("dims", [4, 5], I32)
         assert self.fill(g, "dims") == (4, 5)
 
-    def test_a_shape_of_which_a_part_is_known(self, g: GraphBuilder) -> None:
+    def test_shape_of_which_a_part_is_known(self, g: GraphBuilder) -> None:
         g("dims", "Shape", "x", T=F)
         assert self.fill(g, "dims") == (3, None)
 
-    def test_one_of_several_shapes(self, g: GraphBuilder) -> None:
+    def test_value_of_one_of_several_shapes_is_known(self, g: GraphBuilder) -> None:
         g("dims", "ShapeN", "one", "x", T=F, N=2)
         assert self.fill(g, "dims:1") == (3, None)
 
-    def test_an_element_of_a_shape_is_a_value(self, g: GraphBuilder) -> None:
+    def test_element_of_a_shape_is_a_value(self, g: GraphBuilder) -> None:
         element(g, "rows", g("s", "Shape", "x", T=F), 0)
         g("twice", "Mul", "rows", "two", T=I32)
         g("dims", "Pack", "twice", "two", T=I32, N=2)
         assert self.fill(g, "dims") == (6, 2)
 
-    def test_and_so_is_one_of_those_a_shape_is_unpacked_to(self, g: GraphBuilder) -> None:
+    def test_value_of_an_unpacked_shape_is_known(self, g: GraphBuilder) -> None:
         g("parts", "Unpack", g("s", "Shape", "x", T=F), T=I32, num=2)
         g("dims", "Pack", "parts", "parts:1", "two", T=I32, N=3)
         assert self.fill(g, "dims") == (3, None, 2)
 
     @pytest.mark.parametrize("masks", [{"begin_mask": 1}, {"end_mask": 1}, {"shrink_axis_mask": 0}])
-    def test_other_slices_are_not(self, g: GraphBuilder, masks: dict[str, int]) -> None:
+    def test_values_of_other_slices_are_unknown(self, g: GraphBuilder, masks: dict[str, int]) -> None:
         element(g, "rows", g("s", "Shape", "x", T=F), 0, **masks)
         g("twice", "Mul", "rows", "two", T=I32)
         g("dims", "Reshape", "twice", g.const("vector", [1], I32), T=I32, Tshape=I32)
         assert self.fill(g, "dims") == (None,)
 
-    def test_a_slice_of_a_shape_is_a_shape(self, g: GraphBuilder) -> None:
+    def test_slice_of_a_shape_is_a_shape(self, g: GraphBuilder) -> None:
         element(g, "dims", g("s", "Shape", "x", T=F), 1, shrink_axis_mask=0, begin_mask=1)
         assert self.fill(g, "dims") == (3, None)
 
@@ -96,7 +96,7 @@ class TestValues:
         g("dims", "ConcatV2", "s", "more", "axis", T=I32, N=2, Tidx=I32)
         assert self.fill(g, "dims") == (3, None, 7)
 
-    def test_a_shape_of_another_type(self, g: GraphBuilder) -> None:
+    def test_shape_of_another_type(self, g: GraphBuilder) -> None:
         g("dims", "Cast", g("s", "Shape", "x", T=F, out_type=I64), SrcT=I64, DstT=I32)
         assert self.fill(g, "dims") == (3, None)
 
@@ -105,47 +105,47 @@ class TestValues:
         g("dims", "AddV2", "a", "a", T=I32)
         assert self.fill(g, "dims") == (4, 6)
 
-    def test_a_rank_and_a_size(self, g: GraphBuilder) -> None:
+    def test_rank_and_a_size(self, g: GraphBuilder) -> None:
         g.placeholder("y", F, [2, 5])
         g("dims", "Pack", g("r", "Rank", "x", T=F), g("n", "Size", "y", T=F), T=I32, N=2)
         assert self.fill(g, "dims") == (2, 10)
 
-    def test_of_something_fed_the_length_is_known(self, g: GraphBuilder) -> None:
+    def test_length_of_a_fed_value_is_known(self, g: GraphBuilder) -> None:
         g.placeholder("dims", I32, [2])
         assert self.fill(g, "dims") == (None, None)
 
-    def test_a_placeholder_with_default_is_fed(self, g: GraphBuilder) -> None:
+    def test_placeholder_with_default_is_fed(self, g: GraphBuilder) -> None:
         g("dims", "PlaceholderWithDefault", g.const("d", [2, 3], I32), dtype=I32, shape=PartialTensorShape([2]))
         assert self.fill(g, "dims") == (None, None)
 
-    def test_what_a_kernel_refuses_is_not_known(self, g: GraphBuilder) -> None:
+    def test_value_that_a_kernel_refuses_is_unknown(self, g: GraphBuilder) -> None:
         g.const("zero", [0], I32)
         g("dims", "FloorDiv", g.const("d", [2], I32), "zero", T=I32)
         assert self.fill(g, "dims") == (None,)
 
-    def test_what_is_random_is_not_known(self, g: GraphBuilder) -> None:
+    def test_random_value_is_unknown(self, g: GraphBuilder) -> None:
         g("r", "RandomUniform", g.const("n", [2], I32), dtype=F, T=I32)
         assert self.fill(g, g("dims", "Cast", "r", SrcT=F, DstT=I32)) == (None, None)
 
-    def test_what_enters_a_loop_is_known_what_leaves_one_is_not(self, g: GraphBuilder) -> None:
+    def test_value_that_enters_a_loop_is_known(self, g: GraphBuilder) -> None:
         g.const("d", [2, 3], I32)
         g("in", "Enter", "d", T=I32, frame_name=b"f", is_constant=True)
         assert self.fill(g, "in") == (2, 3)
 
-    def test_a_long_way_back(self, g: GraphBuilder) -> None:
+    def test_long_way_back(self, g: GraphBuilder) -> None:
         """No recursion: the way from a value to its constants may be as long as the graph."""
         previous = g.const("d", [1], I32)
         for index in range(3000):
             previous = g(f"i{index}", "Identity", previous, T=I32)
         assert self.fill(g, previous) == (1,)
 
-    def test_too_much_to_be_worked_out(self, g: GraphBuilder) -> None:
+    def test_too_large_value_is_not_evaluated(self, g: GraphBuilder) -> None:
         """A hundred bytes must not ask for terabytes at import."""
         g("ones", "Fill", g.const("many", [10**12], I64), "two", T=I32, index_type=I64)
         g("dims", "Slice", "ones", g.const("begin", [0], I32), g.const("size", [2], I32), T=I32, Index=I32)
         assert self.fill(g, "dims") == (None, None)
 
-    def test_a_shape_of_very_many_dimensions(self, g: GraphBuilder) -> None:
+    def test_shape_of_very_many_dimensions(self, g: GraphBuilder) -> None:
         previous = g("s", "Shape", "x", T=F)
         g.const("axis", 0, I32)
         for index in range(40):
@@ -158,7 +158,7 @@ class TestValues:
         g("file", "ReadFile", g.const("name", str(path).encode()))
         assert self.fill(g, g("dims", "DecodeRaw", "file", out_type=I32)) is None
 
-    def test_a_shape_nested_more_deeply_than_is_looked_into(self, g: GraphBuilder) -> None:
+    def test_shape_nested_more_deeply_than_is_looked_into(self, g: GraphBuilder) -> None:
         previous = g("s", "Shape", "x", T=F)
         for index in range(3000):
             previous = g(f"c{index}", "Cast", previous, SrcT=I32, DstT=I32)
@@ -166,13 +166,13 @@ class TestValues:
 
 
 class TestLoops:
-    def test_what_comes_around_is_unknown(self) -> None:
+    def test_shape_of_a_loop_variable_is_unknown(self) -> None:
         found = shapes(counting_loop())
         assert found["merge"] is None
         assert found["enter_one"] == ()
         assert found["result"] is None
 
-    def test_a_claim_refines_and_flows_on(self) -> None:
+    def test_claim_refines_and_flows_on(self) -> None:
         g = GraphBuilder()
         g.placeholder("x", F, [None, 2])
         g("y", "Identity", "x", T=F, _output_shapes=[PartialTensorShape([7, None])])
@@ -193,7 +193,7 @@ class TestMerging:
         assert shapes(g)["m"] == want
         assert g.graph().node("m").shapes[1].dims == ()
 
-    def test_by_hand(self) -> None:
+    def test_set_shape_merges_with_the_known_shape(self) -> None:
         g = GraphBuilder()
         g.placeholder("x", F, [None, 2])
         node = g.graph().node("x")
@@ -237,7 +237,7 @@ class TestCalls:
         return g
 
     @pytest.mark.parametrize("directly", [True, False])
-    def test_the_body_sees_shapes_and_values_of_the_caller(self, directly: bool) -> None:
+    def test_body_sees_shapes_and_values_of_the_caller(self, directly: bool) -> None:
         g = self.calling(FUNCTION)
         g.const("dims", [5, 3], I32)
         if directly:
@@ -247,7 +247,7 @@ class TestCalls:
             g("y", "PartitionedCall", "x", "dims", Tin=[F, I32], Tout=[F], f=f)
         assert shapes(g)["y"] == (5, 3)
 
-    def test_each_call_for_itself(self) -> None:
+    def test_calls_of_one_function_have_their_own_shapes(self) -> None:
         g = self.calling(FUNCTION)
         g("a", "blow_up", "x", g.const("d", [5, 3], I32))
         g("b", "blow_up", "x", g.placeholder("e", I32, [3]))
@@ -255,39 +255,39 @@ class TestCalls:
         assert found["a"] == (5, 3)
         assert found["b"] == (None, None, 3)
 
-    def test_an_error_in_the_body_names_the_node_there(self) -> None:
+    def test_error_in_the_body_names_the_node_there(self) -> None:
         g = self.calling(FUNCTION)
         g("y", "blow_up", "x", g.const("dims", [5, 4], I32))
         with pytest.raises(errors.InvalidArgumentError, match=r"equal, but are 3 and 4.*node sum.*BroadcastTo"):
             g.graph()
 
-    def test_one_may_ask_not_to_look(self) -> None:
+    def test_shape_inference_of_a_call_can_be_disabled(self) -> None:
         g = self.calling(FUNCTION)
         g("y", "blow_up", "x", g.const("dims", [5, 4], I32), _disable_call_shape_inference=True)
         assert shapes(g)["y"] is None
 
-    def test_a_function_that_calls_itself(self) -> None:
+    def test_function_that_calls_itself(self) -> None:
         g = self.calling(RECURSIVE)
         g("y", "again", "x")
         assert shapes(g)["y"] is None
 
 
 class TestHandles:
-    def test_they_flow_through_branches(self) -> None:
+    def test_handles_flow_through_branches(self) -> None:
         g = GraphBuilder()
         g("v", "VarHandleOp", dtype=F, shape=PartialTensorShape([2, 3]))
         g("s", "Switch", "v", g.const("p", True), T=dtypes.resource)
         g("r", "ReadVariableOp", "s:1", dtype=F)
         assert shapes(g)["r"] == (2, 3)
 
-    def test_a_variable_of_another_type(self) -> None:
+    def test_variable_of_another_type(self) -> None:
         g = GraphBuilder()
         g("v", "VarHandleOp", dtype=F, shape=PartialTensorShape([2, 3]))
         g("r", "ReadVariableOp", "v", dtype=I32)
         with pytest.raises(errors.InvalidArgumentError, match=r"wrong dtype\. Expected float got int32"):
             g.graph()
 
-    def test_a_list_knows_its_elements(self) -> None:
+    def test_list_knows_its_elements(self) -> None:
         g = GraphBuilder()
         g.const("shape", [-1, 3], I32)
         g("list", "TensorListReserve", "shape", g.const("n", 4, I32), element_dtype=F, shape_type=I32)
@@ -296,7 +296,7 @@ class TestHandles:
 
 
 class TestErrors:
-    def test_the_node_and_its_inputs_are_shown(self) -> None:
+    def test_node_and_its_inputs_are_shown(self) -> None:
         g = GraphBuilder()
         g.placeholder("a", F, [2])
         g.placeholder("b", F, [3])
@@ -316,7 +316,7 @@ class TestErrors:
         with pytest.raises(errors.InvalidArgumentError, match=r"\[-3, 2\]\. for .* input tensors: input\[1\] = <5>\."):
             g.graph()
 
-    def test_a_value_that_was_not_needed_for_the_error_is_not(self) -> None:
+    def test_value_that_was_not_needed_for_the_error_is_not(self) -> None:
         g = GraphBuilder()
         g.placeholder("a", F, [])
         g.const("i", [0], I32)
@@ -324,7 +324,7 @@ class TestErrors:
         with pytest.raises(errors.InvalidArgumentError, match=r"with input shapes: \[\], \[1\], \[\]\."):
             g.graph()
 
-    def test_nothing_is_left_of_a_refused_import(self) -> None:
+    def test_refused_import_leaves_nothing(self) -> None:
         good = chain(2).graph()
         before = good.to_bytes()
         bad = GraphBuilder()
@@ -362,10 +362,10 @@ class TestOps:
     def test_none(self) -> None:
         assert [s.dims for s in self.build("RefinerNone").node("y").shapes] == [None, None]
 
-    def test_its_own(self) -> None:
+    def test_shape_function_of_an_op_is_used(self) -> None:
         assert self.build("RefinerAttr", n=4).node("y").shapes[0].dims == (4, None)
 
-    def test_a_bug_refuses_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_bug_refuses_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
         with caplog.at_level(logging.WARNING):
             assert self.build("RefinerBroken").node("y").shapes[0].dims is None
         assert "Shape inference of node 'y' (RefinerBroken) failed" in caplog.text
@@ -387,7 +387,7 @@ def test_known_shapes_are_shared() -> None:
     assert len({id(node.shapes[0]) for node in nodes if node.shapes[0].dims == (4, 4)}) == 1
 
 
-def test_a_large_graph_takes_little_time() -> None:
+def test_large_graph_takes_little_time() -> None:
     graph_def = chain(20_000).graph_def
     start = time.perf_counter()
     graph = aexec.Graph.from_graph_def(graph_def)

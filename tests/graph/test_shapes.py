@@ -46,7 +46,7 @@ FAMILIES = _family_of()
 
 
 @pytest.mark.parametrize("entry", GRAPHS, ids=[entry.get("case") or entry["name"] for entry in GRAPHS])
-def test_of_whole_graphs(entry: dict[str, Any]) -> None:
+def test_shapes_of_whole_graphs(entry: dict[str, Any]) -> None:
     if "case" in entry:
         case = cases.Case(FAMILIES[entry["case"]], entry["case"])
         data = case.read(json.loads(case.read("case.json"))["graph"])
@@ -58,7 +58,7 @@ def test_of_whole_graphs(entry: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("op", sorted(NODES))
-def test_of_nodes(op: str) -> None:
+def test_shapes_of_single_nodes(op: str) -> None:
     for entry in NODES[op]:
         data = base64.b64decode(entry["graph"])
         if "outputs" in entry:

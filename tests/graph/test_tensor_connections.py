@@ -39,7 +39,7 @@ def test_consumers_have_the_other_input() -> None:
     assert built.to_graph_def().SerializeToString(deterministic=True) == before
 
 
-def test_who_waits_for_a_node_with_work_still_does() -> None:
+def test_control_edge_from_a_node_with_work_stays() -> None:
     g = GraphBuilder()
     g.placeholder("x", F, [])
     g("a", "Neg", "x", T=F)

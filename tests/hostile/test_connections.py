@@ -96,7 +96,7 @@ def test_bodies_of_one_byte_take_no_slot(hostile_server: HostileServer, hosts: i
 
 
 @pytest.mark.parametrize("hosts", HOSTS)
-def test_a_newcomer_is_told_when_all_are_being_answered(hostile_server: HostileServer, hosts: int) -> None:
+def test_newcomer_is_told_when_all_are_being_answered(hostile_server: HostileServer, hosts: int) -> None:
     server = hostile_server(max_connections=12, hosts=hosts, watch=False)
     handle = server.create(forever())
     with connections(server, 10) as asking:

@@ -83,7 +83,7 @@ def test_images_of_more_pixels_than_are_allowed(hostile_server: HostileServer, n
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_what_decoding_makes_large(hostile_server: HostileServer, name: str) -> None:
+def test_decoded_data_is_bounded(hostile_server: HostileServer, name: str) -> None:
     graph, data, what = BOMBS[name]
     server = hostile_server(max_run_mb=LIMIT // MB, max_image_pixels=10**9)
     handle = server.create(graph)

@@ -49,7 +49,7 @@ def counted(server: ServerProcess, name: str) -> float:
         (120, "cannot listen on 127.0.0.1:0: "),
     ],
 )
-def test_a_server_that_cannot_have_hosts_ends_and_says_why(length: int, why: str) -> None:
+def test_server_that_cannot_have_hosts_ends_and_says_why(length: int, why: str) -> None:
     """Unix sockets have short paths: in folders of 80 characters multiprocessing's do not fit, then none do."""
     with tempfile.TemporaryDirectory() as base:
         folder = Path(base) / ("f" * (length - len(base) - 1))
@@ -64,7 +64,7 @@ def test_a_server_that_cannot_have_hosts_ends_and_says_why(length: int, why: str
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_host_that_dies_or_hangs_is_replaced(hostile_server: HostileServer, number: int) -> None:
+def test_host_that_dies_or_hangs_is_replaced(hostile_server: HostileServer, number: int) -> None:
     server = hostile_server(hosts=2)
     first, second = on_each_host(server)
     waiting = server.create(forever())
@@ -99,7 +99,7 @@ def test_a_host_that_dies_or_hangs_is_replaced(hostile_server: HostileServer, nu
     assert watch.worst < LIVE_WITHIN and not watch.failures
 
 
-def test_a_host_that_grows_is_ended(hostile_server: HostileServer) -> None:
+def test_host_that_grows_is_ended(hostile_server: HostileServer) -> None:
     server = hostile_server(hosts=1, max_host_mb=400)
     g = GraphBuilder()
     g.placeholder("shape", dtypes.int32)
@@ -120,7 +120,7 @@ def test_a_host_that_grows_is_ended(hostile_server: HostileServer) -> None:
 
 
 @pytest.mark.parametrize("hosts", [0, 1])
-def test_the_access_log_keeps_handles_secret(hostile_server: HostileServer, hosts: int) -> None:
+def test_access_log_keeps_handles_secret(hostile_server: HostileServer, hosts: int) -> None:
     server = hostile_server(hosts=hosts, access_log=True, step_log=True)
     handle = server.create(square())
     body = {"feeds": {"x": [3]}, "fetches": ["y"], "run_id": "named"}
@@ -135,7 +135,7 @@ def test_the_access_log_keeps_handles_secret(hostile_server: HostileServer, host
     assert handle not in server.log
 
 
-def test_a_stopped_host_does_not_hold_up_the_end(hostile_server: HostileServer) -> None:
+def test_stopped_host_does_not_hold_up_the_end(hostile_server: HostileServer) -> None:
     server = hostile_server(hosts=1, drain="0.1s")
     os.kill(server.hosts[0], signal.SIGSTOP)
     server.signal()

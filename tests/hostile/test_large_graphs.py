@@ -58,11 +58,11 @@ def check(server: ServerProcess, nodes: int, rounds: int) -> None:
         server.until(lambda: server.resident < most, WITHIN)
 
 
-def test_a_large_graph_is_made_run_and_deleted(server: ServerProcess) -> None:
+def test_large_graph_is_made_run_and_deleted(server: ServerProcess) -> None:
     check(server, 20_000, 1)
 
 
-def test_the_client_of_a_large_graph_leaves(server: ServerProcess) -> None:
+def test_client_of_a_large_graph_leaves(server: ServerProcess) -> None:
     graph = chain(20_000)
     head = f"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\n{GRAPH}\r\nContent-Length: {len(graph)}\r\n\r\n"
     with server.watched() as watch:
@@ -77,7 +77,7 @@ def test_the_client_of_a_large_graph_leaves(server: ServerProcess) -> None:
     assert server.call("GET", "/v1/sessions").body["sessions"] == []
 
 
-def test_a_run_whose_deadline_passes_while_its_large_graph_is_planned(server: ServerProcess) -> None:
+def test_run_whose_deadline_passes_while_its_large_graph_is_planned(server: ServerProcess) -> None:
     handle = create(server, chain(20_000))
     with server.watched() as watch:
         assert run(server, handle, 20_000, options={"timeout_in_ms": 100}) == 504

@@ -237,7 +237,7 @@ CASES: dict[str, tuple[Callable[[GraphBuilder], object], set[int]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_ends_in_time_with_the_right_answer(server: ServerProcess, name: str) -> None:
+def test_measured_cases_end_in_time_with_the_right_answer(server: ServerProcess, name: str) -> None:
     build, statuses = CASES[name]
     # A run that succeeds needs its time on the processor, which a busy machine gives it late.
     deadline = 30 * DEADLINE if statuses == {200} else DEADLINE
@@ -256,7 +256,7 @@ def test_it_ends_in_time_with_the_right_answer(server: ServerProcess, name: str)
     assert watch.grown < 512 * MB and watch.worst < LIVE_WITHIN and not watch.failures
 
 
-def test_a_value_of_a_loop_that_comes_more_than_once(server: ServerProcess) -> None:
+def test_value_of_a_loop_that_comes_more_than_once(server: ServerProcess) -> None:
     """Fetched within the loop, it has no one value."""
     handle = server.create(counting_loop())
     for fetch in ("add", "switch:1", "less", "next"):
@@ -298,7 +298,7 @@ def test_json_of_very_many_values(server: ServerProcess, value: bytes) -> None:
     server.delete(handle)
 
 
-def test_more_fetches_than_a_run_may_have(server: ServerProcess) -> None:
+def test_too_many_fetches_are_refused(server: ServerProcess) -> None:
     g = GraphBuilder()
     g.const("y", 1.0, dtypes.float32)
     handle = server.create(g)
@@ -313,7 +313,7 @@ def test_more_fetches_than_a_run_may_have(server: ServerProcess) -> None:
 NASTY = "one\nERROR forged\r\x1b[2J\x1b]0;owned\x07"
 
 
-def test_what_is_printed_is_one_line_of_the_log_without_escapes(server: ServerProcess) -> None:
+def test_printed_text_is_one_line_of_the_log_without_escapes(server: ServerProcess) -> None:
     g = GraphBuilder()
     g.const("x", 1.0, dtypes.float32)
     g.const("s", NASTY, dtypes.string)
@@ -346,7 +346,7 @@ def printing_forever() -> GraphBuilder:
     return g
 
 
-def test_what_is_printed_without_end_is_left_out_and_counted(server: ServerProcess) -> None:
+def test_endless_printing_is_dropped_and_counted(server: ServerProcess) -> None:
     handle = server.create(printing_forever())
     before = len(server.log)
     assert server.run(handle, fetches=["y"], options={"timeout_in_ms": 1500}).status == 504

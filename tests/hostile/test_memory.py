@@ -112,7 +112,7 @@ def refused(
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_one_large_tensor(server: ServerProcess, name: str) -> None:
+def test_large_tensor_is_refused(server: ServerProcess, name: str) -> None:
     build, dims, size = LARGE[name]
     error = refused(server, build, dims, most=0)
     assert error["node"] == "y"
@@ -126,7 +126,7 @@ def test_growing_strings(server: ServerProcess, name: str) -> None:
     assert error["node"] == "y" and f"the {RUN * MB} of SessionConfig.step_bytes" in error["error"]
 
 
-def test_what_is_compressed(server: ServerProcess) -> None:
+def test_compressed_bomb_is_refused(server: ServerProcess) -> None:
     data = b"\0" * MB
     bomb = zlib.compress(zlib.compress(data * 170, 1), 9)
 
@@ -142,7 +142,7 @@ def test_what_is_compressed(server: ServerProcess) -> None:
     assert watch.grown < RUN * MB + LEFT and watch.worst < LIVE_WITHIN
 
 
-def test_many_small_tensors(server: ServerProcess) -> None:
+def test_many_small_tensors_are_refused(server: ServerProcess) -> None:
     """None of which is worth a thread."""
 
     def build(d: Any) -> Any:
@@ -154,7 +154,7 @@ def test_many_small_tensors(server: ServerProcess) -> None:
     assert f"the {RUN * MB} of SessionConfig.step_bytes" in error["error"]
 
 
-def test_what_a_loop_gathers(server: ServerProcess) -> None:
+def test_values_gathered_by_a_loop_are_bounded(server: ServerProcess) -> None:
     g = loop_with_value("array:1", dtypes.float32, 10)
     frame = {"frame_name": b"loop", "is_constant": True, "parallel_iterations": 10}
     g.const("size", 0, dtypes.int32)
@@ -175,7 +175,7 @@ def test_what_a_loop_gathers(server: ServerProcess) -> None:
     server.delete(handle)
 
 
-def test_a_queue_counts_until_its_session_is_deleted(server: ServerProcess) -> None:
+def test_queue_counts_until_its_session_is_deleted(server: ServerProcess) -> None:
     def build(d: Any) -> Any:
         queue = ops.fifo_queue_v2(component_types=["float32"], name="queue")
         ops.queue_enqueue_v2(queue, [ones(d)], name="put")
@@ -196,7 +196,7 @@ def test_a_queue_counts_until_its_session_is_deleted(server: ServerProcess) -> N
     assert server.until(lambda: server.resident < before + LEFT) < 1
 
 
-def test_what_sessions_keep_counts_together(server: ServerProcess) -> None:
+def test_memory_kept_by_sessions_counts_together(server: ServerProcess) -> None:
     def build(d: Any) -> Any:
         variable = ops.var_handle_op(dtype="float32", shape=[None], name="v")
         ops.assign_variable_op(variable, ones(d), name="assign")

@@ -63,7 +63,7 @@ def run(server: ServerProcess, handle: str, message: proto.RunStepRequest | byte
     return server.call("POST", f"/v1/sessions/{handle}:run", body, PROTOBUF)
 
 
-def test_two_hundred_feeds_that_are_filled(server: ServerProcess, handle: str) -> None:
+def test_two_hundred_filled_feeds_are_refused(server: ServerProcess, handle: str) -> None:
     """Each by itself would do."""
     feeds = [proto.NamedTensorProto(name=f"x{i}", tensor=zeros(dtypes.float32, 2**24)) for i in range(200)]
     with server.watched() as watch:
@@ -87,7 +87,7 @@ def test_one_feed_that_is_filled_is_decoded_in_a_thread(server: ServerProcess, h
 
 
 @pytest.mark.parametrize("dtype", [dtypes.string, dtypes.variant, dtypes.float64])
-def test_a_constant_of_few_bytes(server: ServerProcess, dtype: Any) -> None:
+def test_constant_of_few_bytes(server: ServerProcess, dtype: Any) -> None:
     with server.watched() as watch:
         answer = server.call("POST", "/v1/sessions", constant(dtype, 2**27), GRAPH)
         assert answer.status == 429 and f"1 tensors that fill {2**30} bytes" in answer.body["error"]
@@ -107,7 +107,7 @@ def test_thirty_million_empty_nodes(server: ServerProcess) -> None:
     assert watch.worst < HELD and not watch.failures
 
 
-def test_a_graph_of_many_nodes(server: ServerProcess) -> None:
+def test_graph_of_many_nodes(server: ServerProcess) -> None:
     """Parsing it takes a second if it is done at one go."""
     graph = proto.GraphDef(node=[proto.NodeDef(name=f"n{i}", op="NoOp") for i in range(50_000)])
     graph.node.add(name="bad", op="NoSuchOp")

@@ -42,7 +42,7 @@ def answers_of(server: ServerProcess, handle: str, clients: int, seconds: float)
     return answers
 
 
-def test_what_cannot_begin_soon_is_refused(hostile_server: HostileServer) -> None:
+def test_run_that_cannot_begin_soon_is_refused(hostile_server: HostileServer) -> None:
     server = hostile_server(run_slots=SLOTS, queue_timeout="20ms")
     handle = server.create(chain())
     assert {answer.status for answer in answers_of(server, handle, SLOTS, 1)} == {200}

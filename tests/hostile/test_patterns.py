@@ -20,7 +20,7 @@ def matching(text: bytes, pattern: bytes) -> GraphBuilder:
 
 
 @pytest.mark.parametrize("pattern", [b"(a*)*b", b"(.*)(.*)(.*)(.*)b", b"(?:a?){200}a{200}b"])
-def test_a_pattern_that_goes_back_forever(server: ServerProcess, pattern: bytes) -> None:
+def test_pattern_that_goes_back_forever(server: ServerProcess, pattern: bytes) -> None:
     with server.watched() as watch:
         handle = server.create(matching(b"a" * 1000, pattern))
         answer = server.run(handle, fetches=["matches"])
@@ -30,7 +30,7 @@ def test_a_pattern_that_goes_back_forever(server: ServerProcess, pattern: bytes)
 
 
 @pytest.mark.parametrize("pattern", [rb"\pL" * 200, rb"(\pL{30}){30}"])
-def test_a_pattern_that_is_too_large(server: ServerProcess, pattern: bytes) -> None:
+def test_pattern_that_is_too_large(server: ServerProcess, pattern: bytes) -> None:
     with server.watched() as watch:
         handle = server.create(matching(b"a", pattern))
         answer = server.run(handle, fetches=["matches"])

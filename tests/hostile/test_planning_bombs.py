@@ -104,7 +104,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Any:
     server.stop()
 
 
-def test_there_is_a_size_for_each() -> None:
+def test_every_bomb_has_a_size() -> None:
     assert SIZES.keys() == BOMBS.keys()
 
 
@@ -113,18 +113,18 @@ SOME = ("function fan", "patterns", "products with repeated values", "groups of 
 
 
 @pytest.mark.parametrize("name", SOME)
-def test_others_are_answered_while_some_are_planned(limited: ServerProcess, name: str) -> None:
+def test_other_requests_are_answered_while_some_bombs_are_planned(limited: ServerProcess, name: str) -> None:
     check(limited, *BOMBS[name](SIZES[name]), runs=1)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", SIZES)
-def test_others_are_answered_while_it_is_planned(limited: ServerProcess, name: str) -> None:
+def test_other_requests_are_answered_while_a_bomb_is_planned(limited: ServerProcess, name: str) -> None:
     check(limited, *BOMBS[name](SIZES[name]))
 
 
 @pytest.mark.soak
-def test_any_of_them_in_any_size(hostile_server: HostileServer) -> None:
+def test_bombs_of_random_sizes_delay_no_request(hostile_server: HostileServer) -> None:
     server = hostile_server(**limits())
     seeds = Seeds(3000)
     worst = 0.0

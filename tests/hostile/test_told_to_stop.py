@@ -64,7 +64,7 @@ async def answers_of(server: ServerProcess, handle: str, clients: int, seconds: 
 @pytest.mark.parametrize(
     ("clients", "seconds"), [(16, 0.3), pytest.param(64, 5.0, marks=pytest.mark.soak)], ids=["16", "64"]
 )
-async def test_what_was_accepted_is_answered(
+async def test_accepted_requests_are_answered(
     hostile_server: HostileServer, hosts: int, clients: int, seconds: float
 ) -> None:
     server = hostile_server(hosts=hosts, drain="0.5s", step_log=True, log_format="json")

@@ -46,7 +46,7 @@ async def session(gate: gates.Gate) -> AsyncIterator[aexec.Session]:
 
 
 @pytest.mark.parametrize("as_step", [False, True])
-async def test_a_client_who_stays_gets_the_answer(session: aexec.Session, gate: gates.Gate, as_step: bool) -> None:
+async def test_client_who_stays_gets_the_answer(session: aexec.Session, gate: gates.Gate, as_step: bool) -> None:
     channel = Channel()
     gate.open.set()
     work = (session.start if as_step else session.run)("y:0", {"x:0": 3})
@@ -55,7 +55,7 @@ async def test_a_client_who_stays_gets_the_answer(session: aexec.Session, gate: 
 
 
 @pytest.mark.parametrize("as_step", [False, True])
-async def test_the_step_of_a_client_who_leaves_is_cancelled(
+async def test_step_of_a_client_who_leaves_is_cancelled(
     session: aexec.Session, gate: gates.Gate, as_step: bool
 ) -> None:
     channel = Channel()
@@ -70,7 +70,7 @@ async def test_the_step_of_a_client_who_leaves_is_cancelled(
     assert not session.steps
 
 
-async def test_who_is_cancelled_cancels(session: aexec.Session, gate: gates.Gate) -> None:
+async def test_cancelled_handler_cancels_its_run(session: aexec.Session, gate: gates.Gate) -> None:
     channel = Channel()
     answering = asyncio.create_task(cancel_on_disconnect(channel.receive, session.run("y:0", {"x:0": 3})))
     await gate.entered.wait()

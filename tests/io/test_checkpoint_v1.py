@@ -38,7 +38,7 @@ def write_all(path: Path) -> None:
     writer.finish()
 
 
-def test_a_checkpoint_that_tensorflow_wrote() -> None:
+def test_checkpoint_that_tensorflow_wrote() -> None:
     reader = CheckpointV1Reader(str(FILE))
     assert reader.keys() == sorted(["p", *OTHERS])
     for name, value in (OTHERS | {"p": P}).items():
@@ -175,7 +175,7 @@ def test_strings_larger_than_a_message_are_refused_at_once(tmp_path: Path) -> No
         CheckpointV1Writer(str(tmp_path / "f")).add("w", array, dtypes.string)
 
 
-def test_a_crash_while_replacing_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
+def test_crash_while_replacing_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
     path = tmp_path / "f"
 
     def write(number: int) -> None:

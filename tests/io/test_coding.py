@@ -17,7 +17,7 @@ def test_varints_come_back(value: int, after: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x80", b"\xff" * 10 + b"\x01"])
-def test_a_varint_that_is_cut_off_or_too_long(data: bytes) -> None:
+def test_varint_that_is_cut_off_or_too_long(data: bytes) -> None:
     with pytest.raises(errors.DataLossError):
         get_varint(data, 0)
 

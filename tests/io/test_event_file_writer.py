@@ -30,7 +30,7 @@ def scalar(tag, value):
     return proto.Summary(value=[proto.Summary.Value(tag=tag, simple_value=value)])
 
 
-def test_a_file_begins_with_its_version_and_holds_what_was_added(tmp_path):
+def test_file_begins_with_its_version_and_holds_what_was_added(tmp_path):
     clock = Clock()
     with EventFileWriter(tmp_path / "new" / "logs", filename_suffix=".v2", clock=clock) as writer:
         name = os.path.basename(writer.path)
@@ -63,7 +63,7 @@ def test_events_wait_until_there_are_many_or_the_last_flush_is_long_ago(tmp_path
     writer.close()
 
 
-def test_a_closed_writer_takes_nothing(tmp_path):
+def test_closed_writer_takes_nothing(tmp_path):
     writer = EventFileWriter(tmp_path)
     writer.close()
     writer.close()
@@ -73,7 +73,7 @@ def test_a_closed_writer_takes_nothing(tmp_path):
     assert len(events(writer)) == 1
 
 
-def test_a_folder_that_cannot_be_made(tmp_path):
+def test_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(errors.OpError):
         EventFileWriter(tmp_path / "file" / "logs")

@@ -47,7 +47,7 @@ def test_written_records_are_read_back(
     assert list(read_records(path, compression)) == records
 
 
-def test_a_large_record_and_joined_gzip_files(tmp_path: Path) -> None:
+def test_large_record_and_joined_gzip_files(tmp_path: Path) -> None:
     path = tmp_path / "f"
     write_records(str(path), [bytes(3_000_000)])
     assert list(read_records(str(path))) == [bytes(3_000_000)]
@@ -81,7 +81,7 @@ def test_seeking(tmp_path: Path) -> None:
         (b"short", "truncated record at 0"),
     ],
 )
-def test_no_records(tmp_path: Path, data: bytes, message: str) -> None:
+def test_invalid_records_are_refused(tmp_path: Path, data: bytes, message: str) -> None:
     (tmp_path / "f").write_bytes(data)
     with pytest.raises(errors.DataLossError, match=message):
         list(read_records(str(tmp_path / "f")))
@@ -105,7 +105,7 @@ def test_damage(tmp_path: Path) -> None:
         list(read_records(str(path), "ZLIB"))
 
 
-def test_a_length_that_is_a_lie_allocates_nothing(tmp_path: Path) -> None:
+def test_length_that_is_a_lie_allocates_nothing(tmp_path: Path) -> None:
     import struct
 
     from aexec.io.crc32c import masked_crc32c
@@ -116,7 +116,7 @@ def test_a_length_that_is_a_lie_allocates_nothing(tmp_path: Path) -> None:
         list(read_records(str(tmp_path / "f")))
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
+def test_missing_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(errors.NotFoundError, match="No such file or directory"):
         RecordReader(str(tmp_path / "no"))
     with pytest.raises(errors.NotFoundError, match="No such file or directory"):
@@ -127,7 +127,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         RecordReader("a\0b")
 
 
-def test_an_event_file_that_tensorflow_wrote() -> None:
+def test_event_file_that_tensorflow_wrote() -> None:
     """Its records are Events, the first of which tells the version of the file."""
     stored = json.loads((DATA / "events.json").read_text())["events"]
     wanted = [json_format.ParseDict(event, proto.Event()) for event in stored]
@@ -136,7 +136,7 @@ def test_an_event_file_that_tensorflow_wrote() -> None:
     assert wanted[0].file_version == "brain.Event:2"
 
 
-def test_a_small_file_that_holds_more_than_there_is_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_file_that_holds_more_than_there_is_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(tmp_path / "bomb")
     write_records(path, [bytes(8 << 20)], "GZIP")
     monkeypatch.setattr(record, "_UNCHECKED_BYTES", 1 << 20)
@@ -146,7 +146,7 @@ def test_a_small_file_that_holds_more_than_there_is_memory(tmp_path: Path, monke
         list(read_records(path, "GZIP"))
 
 
-def test_a_pipe_is_no_file_of_records(tmp_path: Path) -> None:
+def test_pipe_is_no_file_of_records(tmp_path: Path) -> None:
     path = str(tmp_path / "pipe")
     os.mkfifo(path)
     for source in (lambda: list(read_records(path)), lambda: list(text_lines(path.encode()))):

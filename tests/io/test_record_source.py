@@ -69,7 +69,7 @@ def test_fixed_length_records_against_slices(
     assert [v for _, v in got] == wanted
 
 
-def test_a_length_that_is_no_length_of_a_file(work: bytes) -> None:
+def test_length_that_is_no_length_of_a_file(work: bytes) -> None:
     write(work, b"abc")
     assert list(record_source.fixed_length_records(work, 2**60)) == []
 

@@ -63,7 +63,7 @@ def test_invalid_tables_are_refused(data: bytes, message: str) -> None:
         Table(data)
 
 
-def test_a_block_of_no_known_type() -> None:
+def test_block_of_no_known_type() -> None:
     data = bytearray(build({b"k": b"value"}))
     # The first block: 1 + 1 + 1 + 1 + 5 bytes of an entry, two numbers of restarts, then its type.
     end = 9 + 8
@@ -104,7 +104,7 @@ class TestSnappy:
         assert [table.get(key) for key in ENTRIES] == list(ENTRIES.values())
         assert table.get(b"key") is None
 
-    def test_what_is_kept_of_it_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_kept_blocks_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(aexec.io.table, "_MAX_KEPT", 3000)
         table = Table(self.build())
         for _ in range(2):
@@ -112,7 +112,7 @@ class TestSnappy:
             assert sum(block.size for block in table._blocks.values()) == table._kept <= 3000
 
     @pytest.mark.parametrize("length", [23 * 7, 2**28 + 1, 2**32 - 1, 2**35])
-    def test_a_length_that_it_cannot_have_is_refused_before_it_is_unpacked(
+    def test_length_that_it_cannot_have_is_refused_before_it_is_unpacked(
         self, length: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         class Bomb(SnappyBuilder):
@@ -146,7 +146,7 @@ class TestSnappy:
             return
         assert uncompress(bytes(cramjam.snappy.compress_raw(found))) == found
 
-    def test_a_checkpoint_whose_index_is_compressed(self, tmp_path: Path) -> None:
+    def test_checkpoint_whose_index_is_compressed(self, tmp_path: Path) -> None:
         """As older versions of TensorFlow wrote them, SavedModels' variables among them."""
         weights = np.arange(12, dtype=np.float32).reshape(3, 4)
         with BundleWriter(str(tmp_path / "model")) as writer:
@@ -166,7 +166,7 @@ WHOLE = build({b"key%03d" % i: b"value" * (i % 4) for i in range(60)}, 200)
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.integers(1, 255))
-def test_a_byte_that_changed_is_noticed(position: int, change: int) -> None:
+def test_byte_that_changed_is_noticed(position: int, change: int) -> None:
     damaged = WHOLE[:position] + bytes([WHOLE[position] ^ change]) + WHOLE[position + 1 :]
     try:
         entries = list(Table(damaged).items())

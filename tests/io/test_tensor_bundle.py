@@ -193,7 +193,7 @@ def test_invalid_tensors_are_not_written(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_an_error_leaves_nothing(tmp_path: Path) -> None:
+def test_error_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(errors.InvalidArgumentError), BundleWriter(str(tmp_path / "c")) as writer:
         writer.add("", np.float32(1))
     assert not list(tmp_path.iterdir())
@@ -274,7 +274,7 @@ def test_slices_that_lie(tmp_path: Path) -> None:
         reader.read("t")
 
 
-def test_an_index_without_header_or_with_rubbish(tmp_path: Path) -> None:
+def test_index_without_header_or_with_rubbish(tmp_path: Path) -> None:
     for entries, message in (({b"a": b""}, "no header"), ({b"": b"\xff"}, "no BundleHeaderProto")):
         builder = TableBuilder()
         for key, value in entries.items():
@@ -287,7 +287,7 @@ def test_an_index_without_header_or_with_rubbish(tmp_path: Path) -> None:
 # Replacing, merging and crashing
 
 
-def test_a_checkpoint_is_replaced_and_removed(tmp_path: Path) -> None:
+def test_checkpoint_is_replaced_and_removed(tmp_path: Path) -> None:
     prefix = save(tmp_path / "c", a=1)
     save(tmp_path / "c-other", a=5)
     save(prefix, a=2, b=3)
@@ -342,7 +342,7 @@ def test_conflicting_bundles_are_not_merged(tmp_path: Path) -> None:
     assert load(first) == load(second) == {"a": 1}
 
 
-def test_a_crash_while_replacing_leaves_the_old_or_the_new_checkpoint(tmp_path: Path) -> None:
+def test_crash_while_replacing_leaves_the_old_or_the_new_checkpoint(tmp_path: Path) -> None:
     prefix = tmp_path / "c"
     old, new = {"a": 1, "s": [b"x"]}, {"a": 2, "s": [b"y" * 100]}
 
@@ -359,7 +359,7 @@ def test_a_crash_while_replacing_leaves_the_old_or_the_new_checkpoint(tmp_path: 
     assert len(seen) > 10
 
 
-def test_a_crash_while_merging_leaves_the_old_or_the_new_checkpoint(tmp_path: Path) -> None:
+def test_crash_while_merging_leaves_the_old_or_the_new_checkpoint(tmp_path: Path) -> None:
     prefix = tmp_path / "c"
 
     def prepare() -> None:

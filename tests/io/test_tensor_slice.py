@@ -17,7 +17,7 @@ def test_text_and_message_come_back(boxes: tuple[tuple[int, int], ...]) -> None:
     assert TensorSlice.from_proto(box.to_proto()) == box
 
 
-def test_a_slice_of_a_shape() -> None:
+def test_slice_of_a_shape() -> None:
     shape, box = parse_shape_and_slice("70 3 5,24:-")
     assert shape == (70, 3)
     assert box.within(shape) == (slice(5, 29), slice(0, 3))
@@ -45,7 +45,7 @@ def test_invalid_slices_are_refused(spec: str, message: str) -> None:
         parse_shape_and_slice(spec)
 
 
-def test_a_slice_beyond_its_shape() -> None:
+def test_slice_beyond_its_shape() -> None:
     with pytest.raises(errors.InternalError, match=r"Extent in dimension 0 out of bounds: shape = \[3\], slice = 2,2"):
         parse_shape_and_slice("3 2,2")
 

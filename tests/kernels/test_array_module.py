@@ -90,14 +90,14 @@ def _reads_back() -> set[str]:
     return {op for op in _portable() if verdicts()[op].waits or op in WAIT_SELDOM}
 
 
-def test_the_list_of_portable_kernels_is_exact() -> None:
+def test_list_of_portable_kernels_is_exact() -> None:
     broken = {op: verdicts()[op].failures[0] for op in PORTABLE & set(verdicts()) if verdicts()[op].failures}
     assert not broken, f"these need NumPy: {broken}; {WRITE}"
     assert not _portable() - PORTABLE, f"these could be marked; {WRITE}"
     assert not PORTABLE - set(verdicts()), f"nothing proves these; {RECORD}, and {WRITE}"
 
 
-def test_the_list_of_kernels_that_read_back_is_exact() -> None:
+def test_list_of_kernels_that_read_back_is_exact() -> None:
     assert _reads_back() == READS_BACK, WRITE
 
 

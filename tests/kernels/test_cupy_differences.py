@@ -28,7 +28,7 @@ def there(values: Any, dtype: Any = np.float32) -> StrictArray:
 
 @pytest.mark.parametrize("index_type", [dtypes.int32, dtypes.int64])
 @pytest.mark.parametrize("wrong", [[1, 5], [-1, 0]])
-def test_an_index_out_of_range_is_refused_and_not_counted_from_the_beginning(
+def test_index_out_of_range_is_refused_and_not_counted_from_the_beginning(
     index_type: dtypes.DType, wrong: list[int]
 ) -> None:
     gather = compute("GatherV2", Tparams=dtypes.float32, Tindices=index_type, Taxis=dtypes.int32)
@@ -39,13 +39,13 @@ def test_an_index_out_of_range_is_refused_and_not_counted_from_the_beginning(
 
 
 @pytest.mark.parametrize("op", ["MatrixInverse", "MatrixSolve"])
-def test_a_singular_matrix_is_refused(op: str) -> None:
+def test_singular_matrix_is_refused(op: str) -> None:
     singular = there([[1, 2], [2, 4]])
     with pytest.raises(errors.InvalidArgumentError, match="is not invertible"):
         compute(op, T=dtypes.float32)(*[singular] * (2 if op == "MatrixSolve" else 1))
 
 
-def test_no_cholesky_factor_is_nan() -> None:
+def test_missing_cholesky_factor_is_nan() -> None:
     factor = compute("Cholesky", T=dtypes.float32)(there([[1, 2], [2, 1]])).get()
     assert np.isnan(factor[0, 0])
 
@@ -64,7 +64,7 @@ def test_choosing_among_bfloat16_gives_bfloat16() -> None:
     assert chosen.get().tolist() == [1, 3]
 
 
-def test_a_wide_depthwise_convolution_is_summed_without_an_argument_that_einsum_lacks() -> None:
+def test_wide_depthwise_convolution_is_summed_without_an_argument_that_einsum_lacks() -> None:
     with pytest.raises(TypeError, match="einsum of CuPy has no parameter"):
         strict.einsum("ij->i", there([[1, 2]]), out=there([0]))
 

@@ -176,7 +176,7 @@ def test_every_op(worker: Worker, group: int) -> None:
 
 
 @pytest.mark.parametrize("call", FOUND)
-def test_what_was_found(worker: Worker, call: str) -> None:
+def test_calls_found_before_are_handled(worker: Worker, call: str) -> None:
     kind, op, seed = call.split()
     assert not [wrong for accounting in ACCOUNTINGS if (wrong := what_is_wrong(worker, kind, op, seed, accounting))]
 

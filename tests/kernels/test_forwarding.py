@@ -35,7 +35,7 @@ def values(size: int, seed: int, dtype: Any) -> Any:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("op", ONE)
-def test_of_one_input(op: str, dtype: Any, size: int) -> None:
+def test_ops_of_one_input_forward_it(op: str, dtype: Any, size: int) -> None:
     x = values(size, 0, dtype)
     assert build(op, [x])[0].forwards == (0,)
     run_op(op, [x])
@@ -44,7 +44,7 @@ def test_of_one_input(op: str, dtype: Any, size: int) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("op", TWO)
-def test_of_two_inputs(op: str, dtype: Any, size: int) -> None:
+def test_ops_of_two_inputs_forward_one(op: str, dtype: Any, size: int) -> None:
     inputs = [values(size, 0, dtype), values(size, 1, dtype)]
     if op == "AddN":
         inputs = [[*inputs, values(size, 2, dtype)]]
@@ -68,12 +68,12 @@ def test_normalisation_and_bias(layout: str) -> None:
 
 
 @pytest.mark.parametrize("op", ["Greater", "Equal", "IsNan"])
-def test_not_where_the_types_differ(op: str) -> None:
+def test_inputs_of_another_type_are_not_forwarded(op: str) -> None:
     x = values(10, 0, np.float32)
     assert build(op, [x] if op == "IsNan" else [x, x])[0].forwards == ()
 
 
-def test_not_of_complex_numbers() -> None:
+def test_complex_inputs_are_not_forwarded() -> None:
     """NumPy rounds their products in another way when it writes over a factor."""
     x = values(10, 0, np.complex64)
     assert build("Mul", [x, x])[0].forwards == build("Square", [x])[0].forwards == ()

@@ -84,7 +84,7 @@ def test_each_reason_is_that_of_a_missing_kernel() -> None:
     assert not [name for name in names if not any(fnmatchcase(op, name) for op in without)]
 
 
-def test_the_documentation_states_the_share() -> None:
+def test_documentation_states_the_share() -> None:
     total = len(ops_of_tensorflow())
     assert f"{total - len(missing())} of the {total} ops" in DOCS.read_text()
 

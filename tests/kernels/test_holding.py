@@ -153,7 +153,7 @@ VECTORS = {
 
 @pytest.mark.parametrize("op", VECTORS)
 @pytest.mark.parametrize("value", [1, 2**31 - 1])
-def test_no_vector_that_is_far_too_long_becomes_a_list(op, value, held):
+def test_too_long_vector_does_not_become_a_list(op, value, held):
     """Neither where its cost is asked for nor to refuse it."""
     inputs, attrs = VECTORS[op]
     vector = np.full(300_000, value, np.int32)
@@ -190,7 +190,7 @@ def _matrix(size):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("op", HEAVY)
-async def test_a_task_is_hardly_late_beside_a_heavy_kernel(op):
+async def test_task_is_hardly_late_beside_a_heavy_kernel(op):
     from tests.support.lateness import lateness
 
     built, arrays, _ = build(op, HEAVY[op](), **ATTRS.get(op, {}))

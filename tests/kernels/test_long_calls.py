@@ -151,7 +151,7 @@ CALLS: dict[str, Callable[[], tuple[str, list[Any], dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_long_call_asks(name: str) -> None:
+def test_long_call_asks(name: str) -> None:
     op, inputs, attrs = CALLS[name]()
     built, arrays, _ = build(op, inputs, **attrs)
 

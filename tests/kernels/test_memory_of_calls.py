@@ -105,7 +105,7 @@ def chosen() -> dict[str, int]:
 
 @pytest.mark.usefixtures("traced")
 @pytest.mark.parametrize("group", range(GROUPS))
-async def test_what_calls_take_is_counted(chosen: dict[str, int], group: int) -> None:
+async def test_memory_of_recorded_calls_is_counted(chosen: dict[str, int], group: int) -> None:
     found = []
     for op in list(chosen)[group::GROUPS]:
         call = next(islice(enlarged_calls(op, ELEMENTS), chosen[op], None)).graph()
@@ -116,7 +116,7 @@ async def test_what_calls_take_is_counted(chosen: dict[str, int], group: int) ->
 @pytest.mark.soak
 @pytest.mark.usefixtures("traced")
 @pytest.mark.parametrize("group", range(GROUPS))
-async def test_what_calls_of_all_kinds_take_is_counted(group: int) -> None:
+async def test_memory_of_generated_calls_is_counted(group: int) -> None:
     found = [wrong for op in ops_to_run()[group::GROUPS] async for _, wrong, _, _ in all_calls(op)]
     assert not any(found), "\n".join(filter(None, found))
 

@@ -141,6 +141,6 @@ print(*sorted(name for name in on_the_loop if name.startswith(("scipy", "PIL", "
 """
 
 
-def test_the_loop_imports_no_kernels_and_nothing_that_they_need():
+def test_loop_imports_no_kernels_and_nothing_that_they_need():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

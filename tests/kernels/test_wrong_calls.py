@@ -37,7 +37,7 @@ F32, I32 = np.float32, np.int32
         ("RandomPoissonV2", [np.array([1]), np.array([2**63 - 1])], {"dtype": "int32"}, "rate is too large"),
     ],
 )
-def test_what_is_wrong_is_named(op: str, inputs: list[Any], attrs: dict[str, Any], words: str) -> None:
+def test_error_of_a_wrong_call_names_the_fault(op: str, inputs: list[Any], attrs: dict[str, Any], words: str) -> None:
     if op == "StringNGrams":
         attrs |= {
             "separator": b"",
@@ -51,7 +51,7 @@ def test_what_is_wrong_is_named(op: str, inputs: list[Any], attrs: dict[str, Any
     assert not is_foreign(caught.value)
 
 
-def test_a_placeholder_of_nothing_is_between_characters() -> None:
+def test_placeholder_of_nothing_is_between_characters() -> None:
     """TensorFlow's answers."""
     assert run_op("StringFormat", [[I32(1)]], template=b"ab", placeholder=b"", summarize=3).item() == b"a1b"
     assert run_op("StringFormat", [[]], template=b"a", placeholder=b"", summarize=3).item() == b"a"
@@ -69,7 +69,7 @@ def test_grams_that_would_not_fit_are_refused() -> None:
         run_op("StringNGrams", [strings(b"a"), np.array([0, 1])], ngram_widths=[10**6], pad_width=-1, **attrs)
 
 
-async def test_a_variable_that_is_not_there() -> None:
+async def test_variable_that_is_not_there() -> None:
     """TensorFlow: INTERNAL, which is for faults of ours."""
     g = GraphBuilder()
     g("v", "VarHandleOp", dtype=dtypes.float32, shape=PartialTensorShape([]))

@@ -21,7 +21,7 @@ from tests.support.marks import mark
 RECORDED = json.loads((Path(__file__).parent / "data" / "layers.json").read_text())
 
 
-def test_all_that_was_recorded_is_compared() -> None:
+def test_every_recorded_case_is_compared() -> None:
     assert CASES.keys() == RECORDED.keys()
 
 
@@ -85,7 +85,7 @@ async def test_averages_move_in_training_alone(of: str, use_resource: bool) -> N
     np.testing.assert_allclose(variance, 0.5 + rows.var(0, ddof=of == "images") / 2, rtol=1e-4)
 
 
-async def test_a_variable_scope_around_speaks_for_weights() -> None:
+async def test_variable_scope_around_speaks_for_weights() -> None:
     def model(x: Any) -> Any:
         return layers.dense(layers.dense(x, 2), 2)
 

@@ -96,7 +96,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 DILATED = ("convolution of images", "atrous", "depthwise apart", "atrous transposed")
 
 
-def test_all_that_was_recorded_is_compared() -> None:
+def test_every_recorded_case_is_compared() -> None:
     assert CASES.keys() == RECORDED.keys()
 
 
@@ -117,7 +117,7 @@ async def test_convolutions_agree_with_tensorflow(name: str) -> None:
     np.testing.assert_allclose([mark(slope) for slope in gradients], recorded["slopes"], rtol=1e-3, atol=1e-3)
 
 
-async def test_where_the_largest_is() -> None:
+async def test_argmax_of_pooling_is_the_position() -> None:
     with aexec.Graph() as graph:
         made = nn.max_pool_with_argmax(IMAGES, 2, 2, "VALID", include_batch_in_index=True)
     async with aexec.Session(graph) as session:

@@ -133,7 +133,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
-def test_all_that_was_recorded_is_compared() -> None:
+def test_every_recorded_case_is_compared() -> None:
     assert [name for name in RECORDED if name not in OTHERS] == list(CASES)
 
 

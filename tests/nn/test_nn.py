@@ -101,7 +101,7 @@ FUNCTIONS: dict[str, Callable[[], Any]] = {
 }
 
 
-def test_all_that_was_recorded_is_compared() -> None:
+def test_every_recorded_case_is_compared() -> None:
     assert FUNCTIONS.keys() == RECORDED.keys()
 
 
@@ -121,7 +121,7 @@ def test_simple_functions_are_single_ops() -> None:
     assert found == "Elu Relu Relu6 Selu Sigmoid Softplus Softsign Tanh L2Loss BiasAdd".split()
 
 
-async def test_what_other_libraries_define_so() -> None:
+async def test_functions_agree_with_the_definitions_of_other_libraries() -> None:
     """The exact and the approximate GELU, layer normalisation, and batch normalisation in one op."""
     from scipy.special import erf
 

@@ -20,7 +20,7 @@ from tests.nn.rnn_cases import CASES, X, weights
 RECORDED = json.loads((Path(__file__).parent / "data" / "recurrent.json").read_text())
 
 
-def test_all_that_was_recorded_is_compared() -> None:
+def test_every_recorded_case_is_compared() -> None:
     assert CASES.keys() == RECORDED.keys()
 
 
@@ -69,7 +69,7 @@ class Sums(nn.RNNCell):
         return ops.concat_v2([total, -total], 1), total
 
 
-async def test_a_cell_of_ones_own_goes_through_the_loop() -> None:
+async def test_cell_of_ones_own_goes_through_the_loop() -> None:
     with aexec.Graph() as graph:
         made = nn.dynamic_rnn(Sums(), X, dtype="float32")
         more = nn.dynamic_rnn(nn.ResidualWrapper(nn.MultiRNNCell([Sums(), nn.BasicRNNCell(2)])), X, dtype="float32")
@@ -84,7 +84,7 @@ async def test_a_cell_of_ones_own_goes_through_the_loop() -> None:
     np.testing.assert_array_equal(last, of_sums)
 
 
-async def test_an_lstm_goes_on_from_the_state_that_it_gave() -> None:
+async def test_lstm_goes_on_from_the_state_that_it_gave() -> None:
     with aexec.Graph() as graph:
         cell = nn.LSTMCell(2)
         whole, end = nn.dynamic_rnn(cell, X, dtype="float32")
@@ -100,7 +100,7 @@ async def test_an_lstm_goes_on_from_the_state_that_it_gave() -> None:
     np.testing.assert_array_equal(*ends)
 
 
-async def test_a_cell_that_is_called_again_shares_its_weights() -> None:
+async def test_cell_that_is_called_again_shares_its_weights() -> None:
     with aexec.Graph() as graph:
         cell = nn.GRUCell(3, kernel_initializer=aexec.initializers.glorot_uniform(seed=2))
         assert cell.variables == []
@@ -137,7 +137,7 @@ async def test_scopes_share_weights_of_two_cells() -> None:
         np.testing.assert_array_equal(*await session.run([one, same]))
 
 
-async def test_other_numbers_are_dropped_in_each_run_and_none_by_default() -> None:
+async def test_dropout_differs_in_each_run_and_is_off_by_default() -> None:
     with aexec.Graph() as graph:
         inner = nn.LSTMCell(50, initializer=aexec.initializers.Ones())
         plain, _ = nn.static_rnn(nn.DropoutWrapper(inner), [X[:, 0]], dtype="float32")

@@ -101,7 +101,7 @@ def test_each_op_with_a_kernel_is_tested():
     assert untested == [], "name them in tests/kernels/<family>; names put together from parts are not found"
 
 
-def test_a_graph_imports_the_families_of_its_ops_and_no_others():
+def test_graph_imports_the_families_of_its_ops_and_no_others():
     program = """
 import sys
 import aexec

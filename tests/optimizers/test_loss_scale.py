@@ -77,7 +77,7 @@ async def test_small_gradients_do_not_vanish(rows: bool) -> None:
     np.testing.assert_allclose(found[1], 1e-10, rtol=0.05)
 
 
-async def test_an_infinite_scale_is_not_taken() -> None:
+async def test_infinite_scale_is_not_taken() -> None:
     with aexec.Graph() as graph:
         v = aexec.Variable(1.0, name="v")
         scale = training.DynamicLossScale(3e38, increment_period=1)
@@ -92,7 +92,7 @@ async def test_an_infinite_scale_is_not_taken() -> None:
         assert await session.run([v, now]) == [0.5, np.float32(3e38)]
 
 
-def test_what_is_refused() -> None:
+def test_invalid_loss_scales_are_refused() -> None:
     with pytest.raises(errors.InvalidArgumentError, match=r"at least 1, got 0\.5"):
         training.FixedLossScale(0.5)
     with pytest.raises(errors.InvalidArgumentError, match="must be at least 1"):

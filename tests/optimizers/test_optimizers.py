@@ -221,7 +221,7 @@ def test_nodes_and_slots_are_called_as_tensorflow_calls_them() -> None:
         adam.slot(w, "momentum")
 
 
-async def test_a_constraint_is_applied_after_the_step() -> None:
+async def test_constraint_is_applied_after_the_step() -> None:
     for use_resource in (False, True):
         with aexec.Graph() as graph:
             w = aexec.Variable([1.0, -1.0], constraint=lambda v: ops.maximum(v, 0.0), use_resource=use_resource)
@@ -254,7 +254,7 @@ async def test_gates(gate: Any) -> None:
         assert (await session.run(b)).ravel().tolist() == [2.0, 3.5]
 
 
-def test_what_cannot_be_optimised() -> None:
+def test_invalid_optimisations_are_refused() -> None:
     sgd = training.GradientDescentOptimizer(0.5)
     with aexec.Graph():
         with pytest.raises(errors.InvalidArgumentError, match=r"No variables to optimize\."):

@@ -30,7 +30,7 @@ def test_generated_code_belongs_to_the_sources() -> None:
     assert found == listed, "run scripts/gen-protos"
 
 
-def test_the_stub_names_what_the_package_finds() -> None:
+def test_stub_names_what_the_package_finds() -> None:
     stub = (ROOT / "aexec/proto/__init__.pyi").read_text()
     for name in proto.__all__:
         assert f" import {name} as {name}\n" in stub
@@ -38,7 +38,7 @@ def test_the_stub_names_what_the_package_finds() -> None:
         assert name in dir(proto)
 
 
-def test_only_what_is_used_is_imported() -> None:
+def test_only_used_modules_are_imported() -> None:
     program = """
 import sys
 from aexec import proto
@@ -49,6 +49,6 @@ assert "aexec.proto.protobuf.meta_graph_pb2" in sys.modules
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
 
 
-def test_a_wrong_name_is_an_attribute_error() -> None:
+def test_wrong_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no message or enum 'GraphDeff'"):
         getattr(proto, "GraphDeff")  # noqa: B009

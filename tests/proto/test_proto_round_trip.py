@@ -46,7 +46,7 @@ def test_session_requests_and_responses_survive_a_round_trip() -> None:
                 check_round_trip(kind, base64.b64decode(call[side]))
 
 
-def test_the_text_file_of_checkpoints_is_read() -> None:
+def test_text_file_of_checkpoints_is_read() -> None:
     text = 'model_checkpoint_path: "m-2"\nall_model_checkpoint_paths: ["m-1", "m-2"]\n'
     text += "all_model_checkpoint_timestamps: [1.5, 2.5]\nlast_preserved_timestamp: 0.5\n"
     state = text_format.Parse(text, proto.CheckpointState())

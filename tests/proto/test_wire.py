@@ -152,12 +152,12 @@ def ours() -> tuple[dict[str, Any], dict[str, Any]]:
     return actual()
 
 
-def test_the_messages_are_those_of_tensorflow(ours: Any) -> None:
+def test_messages_are_those_of_tensorflow(ours: Any) -> None:
     messages, _ = ours
     assert messages.keys() == EXPECTED_MESSAGES.keys() | NOT_IN_DATA | VIEWS
 
 
-def test_the_enums_are_those_of_tensorflow(ours: Any) -> None:
+def test_enums_are_those_of_tensorflow(ours: Any) -> None:
     _, enums = ours
     assert enums.keys() == EXPECTED_ENUMS.keys()
 
@@ -179,7 +179,7 @@ def test_enum(name: str, ours: Any) -> None:
     assert enums[name] == {"file": our_file(theirs["file"]), "values": theirs["values"]}
 
 
-def test_whatever_the_roots_reach_is_there(ours: Any) -> None:
+def test_messages_reached_from_the_roots_exist(ours: Any) -> None:
     messages, enums = ours
     everything = read_json("messages.json.gz")["messages"]
     everything |= read_json("messages_more.json.gz")["messages"]

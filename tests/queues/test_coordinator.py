@@ -21,7 +21,7 @@ async def forever() -> None:
 
 
 class TestCoordinator:
-    async def test_the_block_waits_for_its_tasks_and_stops_them(self) -> None:
+    async def test_block_waits_for_its_tasks_and_stops_them(self) -> None:
         seen = []
 
         async def work(coordinator: Coordinator) -> None:
@@ -35,7 +35,7 @@ class TestCoordinator:
         assert seen == ["stopped"]
         assert coordinator.joined and not coordinator.tasks
 
-    async def test_the_first_error_is_raised_and_others_are_not(self) -> None:
+    async def test_first_error_is_raised_and_others_are_not(self) -> None:
         async def fail(coordinator: Coordinator, message: str) -> None:
             with coordinator.stop_on_exception():
                 raise errors.InternalError(message)
@@ -56,7 +56,7 @@ class TestCoordinator:
         assert not coordinator.should_stop()
         coordinator.raise_requested_exception()
 
-    async def test_the_end_of_the_input_is_a_clean_stop(self) -> None:
+    async def test_end_of_the_input_is_a_clean_stop(self) -> None:
         async with Coordinator() as coordinator:
             raise errors.OutOfRangeError("no more")
         assert coordinator.should_stop()
@@ -64,7 +64,7 @@ class TestCoordinator:
             async with Coordinator(clean_stop_exception_types=()):
                 raise errors.OutOfRangeError("no more")
 
-    async def test_an_error_of_the_block_is_raised(self) -> None:
+    async def test_error_of_the_block_is_raised(self) -> None:
         async def main() -> None:
             async with Coordinator() as coordinator:
                 coordinator.create_task(forever_until_stop(coordinator))
@@ -149,7 +149,7 @@ async def fill(session: aexec.Session, count: int = 5) -> None:
 
 
 class TestQueueRunner:
-    async def test_it_fills_the_queue_and_closes_it_at_the_end(self) -> None:
+    async def test_runner_fills_the_queue_and_closes_it_at_the_end(self) -> None:
         seen = []
         async with aexec.Session(counting_graph()) as session:
             await fill(session)
@@ -159,7 +159,7 @@ class TestQueueRunner:
                     seen.append(await session.run("get:0"))
         assert seen == [0, 1, 2, 3, 4]
 
-    async def test_a_blocked_runner_is_stopped(self) -> None:
+    async def test_blocked_runner_is_stopped(self) -> None:
         async with aexec.Session(counting_graph()) as session:
             await fill(session)
             async with Coordinator() as coordinator:
@@ -179,7 +179,7 @@ class TestQueueRunner:
             with pytest.raises(errors.InvalidArgumentError, match="failed on purpose"):
                 await main(session)
 
-    async def test_without_a_coordinator_errors_are_kept_and_it_can_start_again(self) -> None:
+    async def test_runner_without_a_coordinator_keeps_errors_and_can_start_again(self) -> None:
         runner = QueueRunner("q", ["bad"])
         async with aexec.Session(counting_graph()) as session:
             for _ in range(2):
@@ -188,7 +188,7 @@ class TestQueueRunner:
                     await task
                 assert [type(e) for e in runner.exceptions_raised] == [errors.InvalidArgumentError]
 
-    async def test_it_can_start_again_after_it_was_cancelled_before_its_first_turn(self) -> None:
+    async def test_runner_cancelled_before_its_first_turn_can_start_again(self) -> None:
         runner = QueueRunner("q", ["bad"])
         async with aexec.Session(counting_graph()) as session:
             (task,) = runner.start(session)
@@ -198,7 +198,7 @@ class TestQueueRunner:
             with pytest.raises(errors.InvalidArgumentError):
                 await task
 
-    async def test_the_last_one_closes_the_queue(self) -> None:
+    async def test_last_one_closes_the_queue(self) -> None:
         async with aexec.Session(counting_graph()) as session:
             await fill(session, 1)
             tasks = QueueRunner("q", ["put", "put"]).start(session)
@@ -225,7 +225,7 @@ class TestQueueRunner:
         assert len(queue_runners(counting_graph())) == 1
 
     @pytest.mark.parametrize("data", [b"\xff\xff", b""])
-    def test_a_collection_of_other_things_is_refused(self, data: bytes) -> None:
+    def test_collection_of_other_things_is_refused(self, data: bytes) -> None:
         meta = proto.MetaGraphDef()
         meta.collection_def["queue_runners"].bytes_list.value.append(data)
         with pytest.raises(errors.InvalidArgumentError):

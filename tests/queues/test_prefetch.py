@@ -71,7 +71,7 @@ class TestQueue:
             with pytest.raises(errors.CancelledError, match="Enqueue operation was cancelled"):
                 await put
 
-    async def test_what_is_refused(self) -> None:
+    async def test_invalid_elements_and_names_are_refused(self) -> None:
         async with aexec.Session(graph()) as session:
             queue = session.queue("q")
             for bad in (1, ([1, 2],), ([1, 2, 3], "a"), (["x", "y"], "a"), ([1, 2], 3)):
@@ -83,7 +83,7 @@ class TestQueue:
             with pytest.raises(errors.InvalidArgumentError, match="makes no queue"):
                 session.queue("c")
 
-    async def test_a_cancelled_put_has_put_nothing_even_if_it_was_just_done(self) -> None:
+    async def test_cancelled_put_has_put_nothing_even_if_it_was_just_done(self) -> None:
         async with aexec.Session(graph(capacity=1)) as session:
             queue = session.queue("n")
             await queue.put(1)
@@ -114,7 +114,7 @@ class TestQueue:
             with pytest.raises(errors.CancelledError):
                 await waiting
 
-    async def test_two_threads_use_one_queue(self) -> None:
+    async def test_two_threads_share_a_queue(self) -> None:
         """Its lock and its futures do not mind which thread completes what."""
         async with aexec.Session(graph()) as session:
             queue = session.queue("n")
@@ -131,7 +131,7 @@ class TestQueue:
 
 
 class TestPrefetch:
-    async def test_an_asynchronous_generator(self) -> None:
+    async def test_asynchronous_generator(self) -> None:
         closed = []
 
         async def source() -> AsyncIterator[int]:
@@ -151,13 +151,13 @@ class TestPrefetch:
             assert queue.statistics().peak <= 2
         assert closed == [True]
 
-    async def test_a_plain_iterator_is_read_in_a_thread(self) -> None:
+    async def test_plain_iterator_is_read_in_a_thread(self) -> None:
         async with aexec.Session(graph()) as session:
             queue = session.queue("n")
             async with prefetch(iter(range(5)), queue):
                 assert [value async for value in queue] == list(range(5))
 
-    async def test_an_error_of_the_source_is_raised_at_the_end(self) -> None:
+    async def test_error_of_the_source_is_raised_at_the_end(self) -> None:
         def source() -> Iterator[int]:
             yield 1
             raise ValueError("broken")
@@ -185,13 +185,13 @@ class TestPrefetch:
             assert queue.closed
         assert closed == [True]
 
-    async def test_a_depth_of_nothing_is_refused(self) -> None:
+    async def test_depth_of_nothing_is_refused(self) -> None:
         async with aexec.Session(graph()) as session:
             with pytest.raises(errors.InvalidArgumentError):
                 prefetch([1], session.queue("n"), depth=0)
 
 
-async def test_a_block_that_is_left_at_once_closes_queue_and_source() -> None:
+async def test_block_that_is_left_at_once_closes_queue_and_source() -> None:
     class Source:
         closed = False
 

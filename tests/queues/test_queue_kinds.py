@@ -52,7 +52,7 @@ class TestEveryKind:
         assert sorted(values(many(queue, 2)))[0] in (1, 2)
         assert queue.request_close() is None
 
-    async def test_what_leaves_its_container_lets_go_of_its_elements(self, kind: type[QueueBase]) -> None:
+    async def test_queue_that_leaves_its_container_frees_its_elements(self, kind: type[QueueBase]) -> None:
         """Whoever still holds the queue, such as a kernel of a session that was closed, does not hold those."""
         queue = make(kind)
         row = np.array(1, np.int64)
@@ -64,7 +64,7 @@ class TestEveryKind:
         assert len(queue) == 0
         assert element() is None
 
-    async def test_a_batch_of_none(self, kind: type[QueueBase]) -> None:
+    async def test_batch_of_none(self, kind: type[QueueBase]) -> None:
         queue = make(kind)
         assert values(many(queue, 0)) == []
         queue.request_close()
@@ -82,7 +82,7 @@ class TestEveryKind:
         assert values(await large) == [1, 1, 1]
         assert await small == (1,)
 
-    async def test_a_large_put_that_waits_goes_in_piece_by_piece(self, kind: type[QueueBase]) -> None:
+    async def test_large_put_that_waits_goes_in_piece_by_piece(self, kind: type[QueueBase]) -> None:
         queue = make(kind, capacity=3)
         attempt = put(queue, 1, 1, 1, 1, 1)
         assert attempt is not None and len(queue) == 3
@@ -107,7 +107,7 @@ class TestEveryKind:
         with pytest.raises(errors.OutOfRangeError, match=r"\(requested 1, current size 0\)"):
             queue.dequeue()
 
-    async def test_a_smaller_batch_at_the_end(self, kind: type[QueueBase]) -> None:
+    async def test_smaller_batch_at_the_end(self, kind: type[QueueBase]) -> None:
         queue = make(kind)
         put(queue, 1, 1)
         attempt = many(queue, 5, up_to=True)
@@ -138,7 +138,7 @@ class TestEveryKind:
             await waiting
         assert len(queue) == 1 and queue.closed
 
-    async def test_a_cancelled_dequeue_has_taken_nothing(self, kind: type[QueueBase]) -> None:
+    async def test_cancelled_dequeue_has_taken_nothing(self, kind: type[QueueBase]) -> None:
         queue = make(kind, capacity=3)
         put(queue, 1, 2)
         attempt = many(queue, 4)
@@ -155,7 +155,7 @@ class TestEveryKind:
         assert repr(queue) == f"<{kind.kind} 'q' 2 of 2, 1 enqueues and 0 dequeues waiting>"
         assert waiting and waiting.cancel() and not waiting.cancel()
 
-    async def test_an_element_that_nobody_fetched_is_given_back(self, kind: type[QueueBase]) -> None:
+    async def test_element_that_nobody_fetched_is_given_back(self, kind: type[QueueBase]) -> None:
         queue = make(kind)
         getting = asyncio.create_task(settled(queue.dequeue()))
         await asyncio.sleep(0)
@@ -173,7 +173,7 @@ class TestOrder:
         put(queue, *range(10))
         assert values(many(queue, 10)) == [4, 2, 8, 7, 9, 3, 0, 6, 1, 5]
 
-    async def test_some_stay_to_shuffle_with_until_it_is_closed(self) -> None:
+    async def test_minimum_of_elements_stays_until_the_queue_is_closed(self) -> None:
         queue = make(RandomShuffleQueue, 50, seed=7, min_after_dequeue=3)
         put(queue, *range(10))
         assert values(many(queue, 7)) == [7, 4, 2, 8, 3, 1, 5]
@@ -183,7 +183,7 @@ class TestOrder:
         assert await waiting == (0,)
         assert values(many(queue, 7, up_to=True)) == [9, 6]
 
-    async def test_without_seeds_the_order_differs(self) -> None:
+    async def test_order_differs_without_seeds(self) -> None:
         orders = set()
         for _ in range(5):
             queue = make(RandomShuffleQueue, 50)
@@ -199,14 +199,14 @@ class TestOrder:
         assert priorities.tolist() == [1, 2, 2, 9]
         assert taken.tolist() == [b"a", b"b", b"c", b"x"]
 
-    async def test_a_batch_that_waits_is_of_the_smallest_there_are_when_it_is_complete(self) -> None:
+    async def test_batch_that_waits_is_of_the_smallest_there_are_when_it_is_complete(self) -> None:
         queue = make(PriorityQueue)
         first, second = many(queue, 4), many(queue, 1)
         put(queue, 5, 3)
         put(queue, 4, 1, 2)
         assert values(await first) == [1, 2, 3, 4] and values(await second) == [5]
 
-    async def test_a_batch_taken_in_several_turns_of_the_loop_is_in_order_with_what_came_in_between(self) -> None:
+    async def test_batch_taken_in_several_turns_of_the_loop_is_in_order_with_what_came_in_between(self) -> None:
         queue = make(PriorityQueue, capacity=20_000)
         await settled(put(queue, *range(0, 20_000, 2)))
         attempt = many(queue, 9000)
@@ -218,7 +218,7 @@ class TestOrder:
         assert values(await attempt) == smallest[:9000]
         assert sorted(values(await settled(many(queue, 1004)))) == smallest[9000:]
 
-    async def test_a_batch_larger_than_an_ordered_queue_waits_and_takes_nothing(self) -> None:
+    async def test_batch_larger_than_an_ordered_queue_waits_and_takes_nothing(self) -> None:
         queue = make(PriorityQueue, capacity=2)
         attempt = many(queue, 3)
         waiting = put(queue, 1, 2, 3)
@@ -236,7 +236,7 @@ class TestOrder:
         assert words.tolist() == [[b"a", b"b"], [b"", b""]]
 
 
-def test_a_batch_is_joined_by_one_copy_of_each_component(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_is_joined_by_one_copy_of_each_component(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     concatenate = np.concatenate
 
@@ -256,7 +256,7 @@ def test_a_batch_is_joined_by_one_copy_of_each_component(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3), (0,), (2, 0)])
 @pytest.mark.parametrize("dtype", [dtypes.int16, dtypes.string])
-async def test_a_batch_of_very_many(shape: tuple[int, ...], dtype: dtypes.DType) -> None:
+async def test_batch_of_very_many(shape: tuple[int, ...], dtype: dtypes.DType) -> None:
     """It is joined in pieces, so that other threads get their turn."""
     rows = np.arange(9000 * int(np.prod(shape)), dtype=np.int16).reshape(9000, *shape).astype(dtype.np)
     for kind in (FIFOQueue, PaddingFIFOQueue):
@@ -285,7 +285,7 @@ async def test_very_many_elements_are_moved_a_part_in_each_turn_of_the_loop(kind
     assert len(queue) == 0
 
 
-async def test_a_part_of_very_many_elements_that_was_moved_goes_back() -> None:
+async def test_part_of_very_many_elements_that_was_moved_goes_back() -> None:
     queue = FIFOQueue("q", QueueSpec((dtypes.int64,), (SCALAR,), -1))
     await settled(queue.enqueue_many([np.arange(12_000)]))
     waiting = asyncio.ensure_future(settled(queue.dequeue_many(12_000)))
@@ -297,7 +297,7 @@ async def test_a_part_of_very_many_elements_that_was_moved_goes_back() -> None:
     assert (await settled(queue.dequeue_many(12_000)))[0].tolist() == list(range(12_000))
 
 
-def test_without_an_event_loop_all_are_moved_at_once() -> None:
+def test_elements_are_moved_at_once_without_an_event_loop() -> None:
     queue = FIFOQueue("q", QueueSpec((dtypes.int64,), (SCALAR,), -1))
     assert queue.enqueue_many([np.arange(12_000)]) is None
     assert len(queue) == 12_000

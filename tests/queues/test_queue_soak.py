@@ -140,7 +140,7 @@ async def soak(kind: str, pairs: int, workers: int) -> Soak:
     return state
 
 
-async def test_nothing_is_lost_or_doubled_and_order_is_kept() -> None:
+async def test_no_element_is_lost_or_doubled_and_order_is_kept() -> None:
     state = await soak("fifo", 2000, 20)
     state.check_order()
     assert state.cancelled > 300

@@ -60,14 +60,14 @@ def test_methods_wait(graph: aexec.Graph, url: str, there: bool) -> None:
         session.__enter__()
 
 
-def test_a_session_that_cannot_be_opened(url: str) -> None:
+def test_session_that_cannot_be_opened(url: str) -> None:
     with pytest.raises(errors.NotFoundError), aexec.blocking(aexec.connect(url, session="none")):
         pass
     assert not [thread for thread in threading.enumerate() if thread.name == "aexec.blocking"]
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_what_a_session_keeps_waits(url: str, there: bool) -> None:
+def test_queues_and_tensors_of_a_blocking_session_wait(url: str, there: bool) -> None:
     with aexec.Graph() as graph:
         aexec.ops.fifo_queue_v2(component_types=[aexec.float32], shapes=[[]], name="q")
     with aexec.blocking(aexec.connect(url, graph) if there else aexec.Session(graph)) as session:
@@ -81,7 +81,7 @@ def test_what_a_session_keeps_waits(url: str, there: bool) -> None:
 
 
 class TestSyncSession:
-    def test_it_is_open_until_it_is_closed(self, graph: aexec.Graph, tmp_path: Path) -> None:
+    def test_session_is_open_until_it_is_closed(self, graph: aexec.Graph, tmp_path: Path) -> None:
         path = tmp_path / "g.pb"
         path.write_bytes(graph.to_bytes())
         session = aexec.SyncSession(path, config=aexec.SessionConfig(operation_timeout=60))
@@ -101,14 +101,14 @@ class TestSyncSession:
         with aexec.SyncSession(graph) as session:
             assert session.run("y:0", {"x:0": pandas.Series([3], dtype="float32")}).tolist() == [9]
 
-    def test_the_graph_being_built_is_the_default(self) -> None:
+    def test_graph_being_built_is_the_default(self) -> None:
         with aexec.Graph():
             y = aexec.constant(2.0) * 3.0
             with aexec.SyncSession() as session:
                 assert session.run(y) == 6
         assert not of_blocking()
 
-    def test_what_cannot_be_opened_leaves_no_thread(self) -> None:
+    def test_failed_opening_leaves_no_thread(self) -> None:
         with pytest.raises(errors.NotFoundError):
             aexec.SyncSession("no/such/file.pb")
         assert not of_blocking()
@@ -142,7 +142,7 @@ class TestSyncSession:
             assert waiting.cancelled.wait(60)
             assert session.run("one:0") == 1
 
-    async def test_where_a_loop_runs(self, graph: aexec.Graph) -> None:
+    async def test_session_works_where_a_loop_runs(self, graph: aexec.Graph) -> None:
         """As in a notebook."""
         with aexec.SyncSession(graph) as session:
             assert session.run("y:0", {"x:0": [3]}).tolist() == [9]

@@ -129,7 +129,7 @@ async def test_errors(open_session: Open, fetch: str, feeds: Any, error: type[Ex
     assert not session.steps
 
 
-async def test_a_kernels_error_names_its_node(open_session: Open) -> None:
+async def test_kernels_error_names_its_node(open_session: Open) -> None:
     g = GraphBuilder()
     g.placeholder("x", dtypes.float32)
     g("fails", "CheckNumerics", "x", T=dtypes.float32, message="not a number")
@@ -161,7 +161,7 @@ async def test_signatures(open_session: Open) -> None:
     assert (got["y"].tolist(), got["total"]) == ([4], 2)
 
 
-async def test_what_notebooks_show(open_session: Open) -> None:
+async def test_notebooks_show_sessions_and_steps(open_session: Open) -> None:
     gate = gates.Gate()
     session = await open_session(waiting(gate))
     step = session.start("y:0")
@@ -197,7 +197,7 @@ async def test_deadlines(open_session: Open) -> None:
     assert gate.cancelled == 1
 
 
-async def test_a_step_is_cancelled(open_session: Open) -> None:
+async def test_step_is_cancelled(open_session: Open) -> None:
     gate = gates.Gate()
     session = await open_session(waiting(gate))
     step = session.start("y:0")
@@ -210,7 +210,7 @@ async def test_a_step_is_cancelled(open_session: Open) -> None:
     assert (step.state, step.done, session.steps, gate.cancelled) == (StepState.CANCELLED, True, (), 1)
 
 
-async def test_whoever_is_cancelled_cancels_the_step(open_session: Open) -> None:
+async def test_cancelled_waiter_cancels_the_step(open_session: Open) -> None:
     gate = gates.Gate()
     session = await open_session(waiting(gate))
     task = asyncio.create_task(session.run("y:0"))
@@ -250,7 +250,7 @@ async def test_extending(open_session: Open) -> None:
     assert (await session.run("z:0", {"x:0": [2.0]})).tolist() == [-4]
 
 
-async def test_a_graph_that_grows(open_session: Open) -> None:
+async def test_graph_that_grows(open_session: Open) -> None:
     graph = small()
     session = await open_session(graph)
     with graph:
@@ -386,7 +386,7 @@ async def test_refused_parts(open_session: Open) -> None:
     assert await session.partial_run(setup, "r1:0", {"a:0": 1, "b:0": 2}) == 3
 
 
-async def test_a_feed_that_is_named_twice_is_refused(open_session: Open) -> None:
+async def test_feed_that_is_named_twice_is_refused(open_session: Open) -> None:
     graph = in_parts(gates.Gate())
     a, b = graph.tensor("a:0"), graph.tensor("b:0")
     session = await open_session(graph)
@@ -404,13 +404,13 @@ async def test_a_feed_that_is_named_twice_is_refused(open_session: Open) -> None
     assert await session.partial_run(setup, "r1:0", {b: 2, a: 1}) == 3
 
 
-async def test_an_input_that_is_given_twice_is_refused(open_session: Open) -> None:
+async def test_input_that_is_given_twice_is_refused(open_session: Open) -> None:
     session = await open_session(small())
     with pytest.raises(errors.InvalidArgumentError, match="input 'x' is given twice"):
         await session.call(None, {"x": [1]}, x=[2])
 
 
-async def test_a_partial_run_is_cancelled(open_session: Open) -> None:
+async def test_partial_run_is_cancelled(open_session: Open) -> None:
     gate = gates.Gate()
     session = await open_session(in_parts(gate))
     setup = await session.partial_run_setup(["waits:0"], ["a:0", "b:0"])

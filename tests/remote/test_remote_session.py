@@ -57,7 +57,7 @@ async def serve() -> AsyncIterator[Serve]:
         await server.close()
 
 
-async def test_a_session_is_deleted_when_it_is_closed(served: Served) -> None:
+async def test_session_is_deleted_when_it_is_closed(served: Served) -> None:
     async with aexec.connect(served.url, doubled()) as session:
         assert len(served.server.sessions) == 1
         assert session.handle in [hosted.handle for hosted in served.server.sessions]
@@ -92,7 +92,7 @@ async def test_joining_one_that_is_there(served: Served) -> None:
         assert (await mine.run("y:0", {"x:0": [1]})).tolist() == [2]  # it was left there
 
 
-async def test_a_run_of_another_client_is_cancelled_by_its_name(served: Served) -> None:
+async def test_run_of_another_client_is_cancelled_by_its_name(served: Served) -> None:
     gate = gates.Gate()
     async with aexec.connect(served.url, waiting(gate)) as mine:
         step = mine.start("y:0", run_id="long")
@@ -107,7 +107,7 @@ async def test_a_run_of_another_client_is_cancelled_by_its_name(served: Served) 
             await mine.run("y:0", run_id="next")
 
 
-async def test_one_name_for_one_run(served: Served) -> None:
+async def test_run_id_in_flight_is_refused(served: Served) -> None:
     gate = gates.Gate()
     async with aexec.connect(served.url, waiting(gate)) as session:
         session.start("y:0", run_id="same")
@@ -115,7 +115,7 @@ async def test_one_name_for_one_run(served: Served) -> None:
             session.start("y:0", run_id="same")
 
 
-async def test_a_client_that_leaves_without_a_word(served: Served) -> None:
+async def test_client_that_leaves_without_a_word(served: Served) -> None:
     gate = gates.Gate()
     session = await aexec.connect(served.url, waiting(gate))
     session.start("y:0")
@@ -124,13 +124,13 @@ async def test_a_client_that_leaves_without_a_word(served: Served) -> None:
     await until(lambda: gate.cancelled == 1)
 
 
-async def test_nobody_listens() -> None:
+async def test_missing_server_is_unavailable() -> None:
     with pytest.raises(errors.UnavailableError, match="/v1/sessions") as failed:
         await aexec.connect(f"http://127.0.0.1:{unused_port()}", doubled())
     assert "not known" not in str(failed.value)
 
 
-async def test_a_run_whose_connection_breaks_is_not_repeated(serve: Serve, served: Served) -> None:
+async def test_run_whose_connection_breaks_is_not_repeated(serve: Serve, served: Served) -> None:
     asked = []
 
     async def breaks(request: web.Request) -> web.StreamResponse:
@@ -146,7 +146,7 @@ async def test_a_run_whose_connection_breaks_is_not_repeated(serve: Serve, serve
     assert asked == ["/v1/sessions/s", "/v1/sessions/s:run"]
 
 
-async def test_what_only_looks_is_repeated(serve: Serve) -> None:
+async def test_reading_request_is_repeated(serve: Serve) -> None:
     asked = []
 
     async def breaks_once(request: web.Request) -> web.StreamResponse:
@@ -178,7 +178,7 @@ async def test_answers_of_others(serve: Serve, status: int, body: bytes, error: 
         await aexec.connect(await serve(answer), session="s")
 
 
-async def test_a_server_that_does_not_answer_in_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_server_that_does_not_answer_in_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aexec.remote.remote_step.GRACE", 0.0)
     hangs = asyncio.Event()
 
@@ -240,7 +240,7 @@ async def test_options_without_a_form_are_refused(served: Served) -> None:
             await session.run("y:0", {"x:0": [1]}, options=aexec.RunOptions(cost_graph=True))
 
 
-async def test_what_the_server_does_once_is_repeated(served: Served, serve: Serve) -> None:
+async def test_request_with_a_key_is_repeated_and_done_once(served: Served, serve: Serve) -> None:
     """The first connection of each request breaks when the server has done what it asks for."""
     seen: dict[str, int] = {}
 
@@ -269,7 +269,7 @@ async def test_what_the_server_does_once_is_repeated(served: Served, serve: Serv
     assert sorted(count for key, count in seen.items() if key) == [2, 2, 2]
 
 
-async def test_an_answer_that_is_under_way(served: Served) -> None:
+async def test_answer_that_is_under_way(served: Served) -> None:
     gate = gates.Gate()
     async with aexec.connect(served.url, waiting(gate)) as session:
         path = f"/v1/sessions/{session.handle}:run"

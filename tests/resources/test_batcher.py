@@ -43,7 +43,7 @@ async def _settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_full_batch_runs_at_once() -> None:
+async def test_full_batch_runs_at_once() -> None:
     """Each call gets its own rows."""
     run, batcher = Recorder(), Batcher(4, LONG, 10, 1)
     assert await _values(_call(batcher, run, 1), _call(batcher, run, 2, 3), _call(batcher, run, 4)) == [
@@ -54,14 +54,14 @@ async def test_a_full_batch_runs_at_once() -> None:
     assert run.batches == [[1, 2, 3, 4]]
 
 
-async def test_a_batch_runs_when_its_time_is_up() -> None:
+async def test_batch_runs_when_its_time_is_up() -> None:
     """Padded with copies of its first row to the next allowed size, which nobody sees."""
     run, batcher = Recorder(), Batcher(8, 0.0, 10, 1, [4, 8])
     assert await _values(_call(batcher, run, 1), _call(batcher, run, 2)) == [[2], [4]]
     assert run.batches == [[1, 2, 1, 1]]
 
 
-async def test_a_call_that_does_not_fit_begins_a_batch() -> None:
+async def test_call_that_does_not_fit_begins_a_batch() -> None:
     """The batch before it is due then; as many run at once as may."""
     run, batcher = Recorder(), Batcher(2, LONG, 10, 1)
     run.gate.clear()
@@ -73,7 +73,7 @@ async def test_a_call_that_does_not_fit_begins_a_batch() -> None:
 
 
 @pytest.mark.parametrize("levels", sorted(set(itertools.permutations((1, 100, 100, 1000)))))
-async def test_the_most_urgent_call_leads(levels: tuple[int, ...]) -> None:
+async def test_most_urgent_call_leads(levels: tuple[int, ...]) -> None:
     """It runs the batch, in its own turn; when it leaves, the next one does.  Each call gets its own rows."""
     led: list[int] = []
     gate = asyncio.Event()
@@ -103,7 +103,7 @@ async def test_the_most_urgent_call_leads(levels: tuple[int, ...]) -> None:
     ] * 3
 
 
-async def test_another_leads_when_the_leader_leaves() -> None:
+async def test_other_call_leads_when_the_leader_leaves() -> None:
     """By cancellation of its task or of its step; the others get their rows all the same."""
     for by_step in (False, True):
         run, batcher, manager = Recorder(), Batcher(2, LONG, 10, 1), CancellationManager()
@@ -127,7 +127,7 @@ async def test_another_leads_when_the_leader_leaves() -> None:
         assert await _values(_call(batcher, run, 5, 6)) == [[10, 12]]
 
 
-async def test_no_more_batches_run_at_once_after_a_call_left_with_its_outputs() -> None:
+async def test_call_that_left_with_its_outputs_frees_no_extra_batch() -> None:
     run, batcher = Recorder(), Batcher(2, LONG, 10, 1)
     run.gate.clear()
     leader, other = _call(batcher, run, 1), _call(batcher, run, 2)
@@ -143,7 +143,7 @@ async def test_no_more_batches_run_at_once_after_a_call_left_with_its_outputs() 
     await asyncio.gather(*later)
 
 
-async def test_who_leaves_before_the_start_takes_no_room() -> None:
+async def test_call_that_leaves_before_the_start_takes_no_room() -> None:
     run, batcher = Recorder(), Batcher(2, LONG, 10, 1)
     gone = _call(batcher, run, 1)
     await _settle()
@@ -153,7 +153,7 @@ async def test_who_leaves_before_the_start_takes_no_room() -> None:
     assert run.batches == [[2, 3]]
 
 
-async def test_an_error_is_everybodys() -> None:
+async def test_error_is_everybodys() -> None:
     async def fail(inputs: Any, calls: int) -> Any:
         raise errors.OutOfRangeError("no more")
 
@@ -164,7 +164,7 @@ async def test_an_error_is_everybodys() -> None:
     assert await _values(_call(batcher, Recorder(), 1, 2)) == [[2, 4]]
 
 
-async def test_a_full_queue() -> None:
+async def test_full_queue() -> None:
     run, batcher = Recorder(), Batcher(1, LONG, 1, 1)
     run.gate.clear()
     first, second = _call(batcher, run, 1), _call(batcher, run, 2)
@@ -193,7 +193,7 @@ async def _short(inputs: Any, calls: int) -> Any:
         ((np.ones(2),), _short, "0th dimension does not equal the sum"),
     ],
 )
-async def test_what_cannot_be_joined_or_split(inputs: Any, run: Any, words: str) -> None:
+async def test_inputs_and_outputs_that_cannot_be_batched_are_refused(inputs: Any, run: Any, words: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=words):
         await Batcher(2, LONG, 10, 1).call(inputs, run, None)
 
@@ -206,7 +206,7 @@ async def test_rows_of_other_shapes() -> None:
             await task
 
 
-def test_one_event_loop() -> None:
+def test_second_event_loop_is_refused() -> None:
     batcher = Batcher(1, 0.0, 10, 1)
 
     async def call() -> None:
@@ -302,7 +302,7 @@ async def test_outputs_that_cannot_be_split_are_not_tried_again() -> None:
     assert await _fates(*[_call(batcher, short, n) for n in range(4)]) == [BAD] * 4 and count == 1
 
 
-async def test_nobody_joins_half_of_a_failed_batch() -> None:
+async def test_half_of_a_failed_batch_takes_no_other_call() -> None:
     run, batcher = Picky(), Batcher(4, LONG, 10, 1, max_retries=64)
     tasks = [_call(batcher, run, -1), *[_call(batcher, run, n) for n in (1, 2, 3)]]
     await asyncio.sleep(0)

@@ -95,7 +95,7 @@ def test_removed_objects_are_let_go() -> None:
     assert b"long" * 10 not in table._values.tolist()
 
 
-def test_a_hash_table_is_filled_once() -> None:
+def test_hash_table_is_filled_once() -> None:
     """Before that it finds nothing; to fill it again with the same entries is no error."""
     table = HashTable(dtypes.string, dtypes.int64)
     assert len(table) == 0
@@ -197,7 +197,7 @@ def test_many_keys_take_linear_time() -> None:
     assert len(table) == 50_000
 
 
-def test_without_memory_a_table_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_is_unchanged_when_memory_is_lacking(monkeypatch: pytest.MonkeyPatch) -> None:
     table = MutableHashTable(dtypes.int64, dtypes.int64)
     table.insert(_array([1]), _array([10]))
     zeros = np.zeros
@@ -236,7 +236,7 @@ class _Unwanted(CallInThread):
     def abandoned(self, _: bool) -> None: ...
 
 
-def test_what_nobody_waits_for_any_more_is_not_put_in() -> None:
+def test_abandoned_insertion_changes_nothing() -> None:
     table = MutableHashTable(dtypes.int64, dtypes.int64)
     table.insert(_array([1, 2, 3]), _array([10, 20, 30]))
     table.remove(_array([2]))

@@ -12,7 +12,7 @@ from aexec.resources.optional_value import OptionalValue
 
 
 @pytest.mark.parametrize("components", [None, (), (np.float32(1), np.array([b"a"], object))])
-def test_an_optional_value_comes_back(components: tuple[object, ...] | None) -> None:
+def test_optional_value_comes_back(components: tuple[object, ...] | None) -> None:
     message = variant.encode(OptionalValue(components))
     assert message.type_name == "tensorflow::data::Optional"
     again = variant.decode(message)
@@ -20,6 +20,6 @@ def test_an_optional_value_comes_back(components: tuple[object, ...] | None) -> 
 
 
 @pytest.mark.parametrize("metadata", [b"", b"\x01\x01"])
-def test_what_is_no_optional_value(metadata: bytes) -> None:
+def test_invalid_optional_is_refused(metadata: bytes) -> None:
     with pytest.raises(errors.InvalidArgumentError):
         variant.decode(VariantTensorData("tensorflow::data::Optional", metadata).to_proto())

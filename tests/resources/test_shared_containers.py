@@ -59,7 +59,7 @@ def test_removing() -> None:
     two.clear()
 
 
-def test_a_manager_that_is_dropped_leaves() -> None:
+def test_manager_that_is_dropped_leaves() -> None:
     one = SharingResourceManager(["s"])
     thing = Thing()
     one.create("s", "a", thing)

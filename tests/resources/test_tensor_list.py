@@ -18,7 +18,7 @@ elements = st.lists(st.one_of(st.none(), st.integers(0, 9)), max_size=6)
 
 
 @given(elements, st.one_of(st.just(-1), st.integers(0, 2**40)), st.sampled_from([None, [], [None]]))
-def test_a_list_comes_back(values: list[int | None], limit: int, shape: list[int | None] | None) -> None:
+def test_list_comes_back(values: list[int | None], limit: int, shape: list[int | None] | None) -> None:
     arrays = [None if v is None else np.int64(v) for v in values]
     made = TensorList(dtypes.int64, PartialTensorShape(shape), arrays, limit)
     message = variant.encode(made)
@@ -41,7 +41,7 @@ def test_a_list_comes_back(values: list[int | None], limit: int, shape: list[int
         b"\x00\x63\x00",  # no type
     ],
 )
-def test_what_is_no_list(metadata: bytes) -> None:
+def test_invalid_list_is_refused(metadata: bytes) -> None:
     message = VariantTensorData("tensorflow::TensorList", metadata).to_proto()
     with pytest.raises(errors.InvalidArgumentError):
         variant.decode(message)

@@ -10,7 +10,7 @@ import pytest
 from aexec.resources.tensor_map import TensorMap
 
 
-def test_a_change_makes_a_new_map() -> None:
+def test_change_makes_a_new_map() -> None:
     key, value = np.array(b"k", object), np.float32(1)
     empty = TensorMap()
     one = empty.with_item(key, value)

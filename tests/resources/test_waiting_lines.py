@@ -59,7 +59,7 @@ async def test_served_in_order_of_arrival() -> None:
     assert len(store.lines) == 0
 
 
-async def test_who_is_cancelled_makes_room() -> None:
+async def test_cancelled_waiter_makes_room() -> None:
     """The head is cancelled: the next one is served, and nothing was taken for the first."""
     store, manager = Store(1), CancellationManager()
     large, small = await _started(store.take(3, manager), store.take(1))
@@ -76,7 +76,7 @@ async def test_who_is_cancelled_makes_room() -> None:
     assert len(store.lines) == 0
 
 
-async def test_what_came_too_late_is_given_back() -> None:
+async def test_value_delivered_to_a_cancelled_waiter_is_given_back() -> None:
     """A task cancelled after it was served, before its turn, has taken nothing."""
     store = Store()
     (task,) = await _started(store.take(2))
@@ -106,7 +106,7 @@ class _Value:
 
 
 @pytest.mark.parametrize("by", ["manager", "task", "error"])
-async def test_what_waited_in_vain_goes_without_the_garbage_collector(by: str) -> None:
+async def test_failed_wait_is_freed_without_the_garbage_collector(by: str) -> None:
     lines, manager, value = WaitingLines(), CancellationManager(), _Value()
     held, fails = weakref.ref(value), False
 

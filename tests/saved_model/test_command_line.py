@@ -43,14 +43,14 @@ def test_running_a_signature(models: Path, capsys: pytest.CaptureFixture[str], t
         ([], 13, "input 'words' is not given"),
     ],
 )
-def test_what_is_wrong(
+def test_wrong_arguments_are_refused(
     models: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], status: int, message: str
 ) -> None:
     assert cli.main(["run", str(models / "tf1_vocabulary"), *arguments]) == status
     assert message in capsys.readouterr().err
 
 
-def test_a_graph_has_no_signatures(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_graph_has_no_signatures(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "g.pb").write_bytes(b"")
     assert cli.main(["run", str(tmp_path / "g.pb"), "--signature", "s"]) == 13
     assert "is no SavedModel and has no signatures" in capsys.readouterr().err

@@ -49,7 +49,7 @@ async def test_models_that_tensorflow_wrote(models: Path, name: str) -> None:
                     assert outputs[key].tolist() == want.tolist()
 
 
-def test_what_a_model_tells(models: Path) -> None:
+def test_model_has_signatures_and_tags(models: Path) -> None:
     model = load_saved_model(str(models / "tf1_vocabulary"), "serve")
     info = model.signatures["serving_default"].inputs["words"]
     assert (info.name, info.dtype.name if info.dtype else None, str(info.shape)) == ("words:0", "string", "[?,?]")
@@ -61,7 +61,7 @@ def test_what_a_model_tells(models: Path) -> None:
     assert list(load_saved_model(models / "tf2_module_conv").signatures) == ["head", "serving_default"]
 
 
-def test_what_cannot_be_loaded(models: Path, tmp_path: Path) -> None:
+def test_invalid_models_are_refused(models: Path, tmp_path: Path) -> None:
     with pytest.raises(errors.NotFoundError, match=r"Could not find SavedModel \.pb or \.pbtxt at supplied export"):
         load_saved_model(tmp_path)
     with pytest.raises(errors.NotFoundError, match=r"tags: \{ gpu serve \} in .*; there are \{ serve \}"):
@@ -123,7 +123,7 @@ async def unet(models: Path) -> tuple[SavedModel, dict[str, object], dict[str, s
     return model, signature.feeds({"image": np.zeros((1, 8, 8, 3), np.float32)}), signature.fetches()
 
 
-async def test_the_first_run_restores_if_the_session_was_not_entered(models: Path) -> None:
+async def test_first_run_restores_if_the_session_was_not_entered(models: Path) -> None:
     model, feeds, fetches = await unet(models)
     session = aexec.Session(model)
     try:
@@ -206,7 +206,7 @@ async def test_model_without_variables_needs_no_checkpoint(tmp_path: Path) -> No
         assert await session.run("x:0", {"x:0": 2.0}) == 2
 
 
-async def test_an_error_comes_from_entering_and_from_waiting_runs(models: Path) -> None:
+async def test_error_comes_from_entering_and_from_waiting_runs(models: Path) -> None:
     model, feeds, fetches = await unet(models)
     model.meta_graph.saver_def.restore_op_name = "no_such_op"
     with pytest.raises(errors.NotFoundError, match="no_such_op"):
@@ -231,7 +231,7 @@ async def test_closing_while_it_restores(models: Path) -> None:
         await step
 
 
-async def test_a_cancelled_run_does_not_end_the_restoration_for_others(models: Path) -> None:
+async def test_cancelled_run_does_not_end_the_restoration_for_others(models: Path) -> None:
     model, feeds, fetches = await unet(models)
     session = aexec.Session(model)
     try:
@@ -245,7 +245,7 @@ async def test_a_cancelled_run_does_not_end_the_restoration_for_others(models: P
         await session.close()
 
 
-async def test_a_model_without_variables(tmp_path: Path) -> None:
+async def test_model_without_variables(tmp_path: Path) -> None:
     with aexec.Graph() as graph:
         ops.square(aexec.placeholder("float32", name="x"), name="y")
     model = SavedModel(tmp_path, MetaGraph(graph))
@@ -253,7 +253,7 @@ async def test_a_model_without_variables(tmp_path: Path) -> None:
         assert await session.run("y:0", {"x": 3.0}) == 9.0
 
 
-async def test_a_model_is_loaded_beside_the_loop(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_model_is_loaded_beside_the_loop(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[str] = []
     read = loader._read
     monkeypatch.setattr(

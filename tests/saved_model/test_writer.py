@@ -33,7 +33,7 @@ def build() -> tuple[aexec.Graph, dict[str, Signature]]:
     return graph, {"serving_default": Signature.of({"x": x}, {"y": y})}
 
 
-async def test_a_model_comes_back(tmp_path: Path) -> None:
+async def test_model_comes_back(tmp_path: Path) -> None:
     graph, signatures = build()
     (tmp_path / "words.txt").write_text("words")
     (tmp_path / "other").mkdir()
@@ -79,7 +79,7 @@ async def test_several_graphs_and_no_variables(tmp_path: Path) -> None:
             assert await session.run("y:0", {"x:0": 3}) == 9
 
 
-async def test_what_cannot_be_written(tmp_path: Path) -> None:
+async def test_invalid_models_are_not_written(tmp_path: Path) -> None:
     graph, signatures = build()
     with aexec.Graph() as other:
         z = aexec.placeholder("float32", name="z")
@@ -116,7 +116,7 @@ async def test_freezing(tmp_path: Path) -> None:
     assert [g.tolist() for g in got] == [w.tolist() for w in wanted]
 
 
-async def test_what_cannot_be_frozen() -> None:
+async def test_invalid_fetches_are_not_frozen() -> None:
     graph, _ = build()
     with graph:
         ops.assign_add(graph.tensor("v:0"), np.float32(1), name="more")
@@ -172,7 +172,7 @@ async def test_functions_that_cannot_take_values() -> None:
         twins.twin("No", {0: dtypes.float32})
 
 
-async def test_a_table_stays(models: Path) -> None:
+async def test_table_stays(models: Path) -> None:
     model = await asyncio.to_thread(load_saved_model, models / "tf1_vocabulary")
     async with aexec.Session(model) as session:
         frozen = await freeze(session, ["Sum:0"])

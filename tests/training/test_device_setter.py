@@ -84,12 +84,12 @@ def test_requests_are_tensorflows(arguments: dict[str, Any], expected: dict[str,
     assert {name: requests[name] for name in wanted} == wanted
 
 
-def test_without_parameter_servers_there_is_no_function() -> None:
+def test_setter_is_none_without_parameter_servers() -> None:
     assert replica_device_setter() is None
     assert replica_device_setter(cluster={"worker": 2}) is None
 
 
-def test_other_ops_on_parameter_servers() -> None:
+def test_chosen_ops_go_to_parameter_servers() -> None:
     setter = replica_device_setter(1, ps_ops=["Const"], worker_device="")
     with aexec.Graph() as graph, aexec.device(setter):
         aexec.constant(1.0, name="x")

@@ -9,7 +9,7 @@ from aexec.framework import errors
 from aexec.training import create_global_step, get_global_step, get_or_create_global_step, global_step
 
 
-async def test_there_is_one_in_a_graph() -> None:
+async def test_graph_has_one_global_step() -> None:
     with aexec.Graph() as graph:
         assert get_global_step() is None
         made = create_global_step()
@@ -25,7 +25,7 @@ async def test_there_is_one_in_a_graph() -> None:
         assert await global_step(session, made) == 2
 
 
-async def test_it_may_be_in_resource_form() -> None:
+async def test_global_step_may_be_in_resource_form() -> None:
     with aexec.Graph() as graph:
         step = aexec.Variable(5, trainable=False, name="global_step", use_resource=True)
         init = step.initializer

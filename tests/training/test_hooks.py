@@ -69,7 +69,7 @@ async def test_stops_at_a_step() -> None:
         StopAtStepHook()
 
 
-async def test_without_a_global_step_the_hooks_that_need_it_say_so() -> None:
+async def test_hooks_that_need_a_global_step_say_so() -> None:
     with aexec.Graph() as graph:
         aexec.Variable(0.0)
     with pytest.raises(errors.FailedPreconditionError, match="Global step should be created to use StopAtStepHook"):
@@ -77,7 +77,7 @@ async def test_without_a_global_step_the_hooks_that_need_it_say_so() -> None:
             pass
 
 
-async def test_a_loss_that_is_no_number() -> None:
+async def test_loss_that_is_no_number() -> None:
     losses = [1.0, float("nan"), 1.0]
     with pytest.raises(NanLossDuringTrainingError, match=r"NaN loss during training\."):
         await train(NanTensorHook("loss:0"), losses=losses)
@@ -113,7 +113,7 @@ async def test_saves_every_so_many_seconds(tmp_path: Path, graph: aexec.Graph) -
     assert [Path(path).name for path in saver.last_checkpoints] == [f"model.ckpt-{n}" for n in (0, 3, 5, 6)]
 
 
-async def test_a_bar_on_a_terminal() -> None:
+async def test_bar_on_a_terminal() -> None:
     terminal, file = io.StringIO(), io.StringIO()
     await train(ProgressBarHook(2, console=Console(file=terminal, force_terminal=True)), losses=[0.0] * 2)
     await train(ProgressBarHook(2, console=Console(file=file)), losses=[0.0] * 2)

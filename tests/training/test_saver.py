@@ -94,7 +94,7 @@ async def test_devices_get_shards(tmp_path: Path) -> None:
     ]
 
 
-async def test_what_is_kept(tmp_path: Path) -> None:
+async def test_saver_keeps_the_newest_and_one_per_period(tmp_path: Path) -> None:
     graph, clock = build(), Clock()
     saver = Saver(graph=graph, max_to_keep=2, keep_checkpoint_every_n_hours=1, clock=clock)
     async with aexec.Session(graph) as session:
@@ -127,7 +127,7 @@ async def test_keeping_all_and_saving_again_under_one_name(tmp_path: Path) -> No
     assert [Path(p).name for p in saver.last_checkpoints] == ["c-1", "c-3", "c-2"]
 
 
-async def test_a_step_number_from_a_tensor(tmp_path: Path) -> None:
+async def test_step_number_from_a_tensor(tmp_path: Path) -> None:
     graph = build()
     with graph:
         aexec.constant(np.int64(12), name="step")
@@ -140,7 +140,7 @@ async def test_a_step_number_from_a_tensor(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.meta"))
 
 
-async def test_the_step_of_a_variable_and_collections_beside_it(tmp_path: Path) -> None:
+async def test_step_of_a_variable_and_collections_beside_it(tmp_path: Path) -> None:
     with aexec.Graph() as graph:
         step = aexec.Variable(np.int64(3), name="step")
         saver = Saver()
@@ -164,7 +164,7 @@ async def test_chosen_variables_under_other_names(tmp_path: Path) -> None:
         assert list(await stored(str(tmp_path / name))) == wanted
 
 
-async def test_a_saver_from_a_meta_graph(tmp_path: Path) -> None:
+async def test_saver_from_a_meta_graph(tmp_path: Path) -> None:
     graph = build()
     saver = Saver(graph=graph, max_to_keep=3)
     async with aexec.Session(graph) as session:
@@ -270,7 +270,7 @@ async def test_removing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("same_name", [False, True])
-def test_a_crash_at_any_write_leaves_a_whole_latest_checkpoint(tmp_path: Path, same_name: bool) -> None:
+def test_crash_at_any_write_leaves_a_whole_latest_checkpoint(tmp_path: Path, same_name: bool) -> None:
     """A second checkpoint is written by a process that dies at its n-th write, for every n."""
     folder = tmp_path / "run"
 

@@ -121,7 +121,7 @@ def shared_model() -> tuple[aexec.Graph, Any, Any, list[Any], list[Any]]:
     return graph, sync, v, fed, steps
 
 
-async def test_a_late_gradient_is_dropped() -> None:
+async def test_late_gradient_is_dropped() -> None:
     """The round takes the first gradient that comes; the other replica's, of the round before, changes nothing."""
     graph, sync, v, fed, steps = shared_model()
     with graph:
@@ -151,7 +151,7 @@ def graph_locals(graph: aexec.Graph) -> list[Any]:
         return aexec.local_variables()
 
 
-async def test_a_round_that_is_given_up_has_changed_nothing() -> None:
+async def test_round_that_is_given_up_has_changed_nothing() -> None:
     """One variable has its gradients, the other one not, when training stops."""
     with aexec.Graph() as graph:
         count = training.get_or_create_global_step()
@@ -177,7 +177,7 @@ def accumulated(graph: aexec.Graph) -> Any:
         return found[0].output(0) if found else ops.accumulator_num_accumulated(handle)
 
 
-async def test_one_graph_for_all_replicas() -> None:
+async def test_replicas_share_one_graph() -> None:
     """A step may be run by several tasks, if the gradients of all are waited for; averages move with each round."""
     with aexec.Graph() as graph:
         count = training.get_or_create_global_step()
@@ -197,7 +197,7 @@ async def test_one_graph_for_all_replicas() -> None:
     assert (value, steps) == (4, 4) and moved == pytest.approx(0.5 * 4 + 0.25 * 3 + 0.125 * 2 + 0.0625)
 
 
-async def test_more_gradients_than_replicas() -> None:
+async def test_more_gradients_than_replicas_are_waited_for() -> None:
     """Tokens at the beginning let replicas give what is lacking."""
     with aexec.Graph() as graph:
         count = training.get_or_create_global_step()
@@ -276,7 +276,7 @@ def read(path: str) -> dict[str, Any]:
         return {name: reader.read(name) for name in ("a", "b", "global_step")}
 
 
-def test_it_has_what_the_optimizer_has_that_it_wraps() -> None:
+def test_synchronous_optimizer_has_the_slots_of_the_wrapped_one() -> None:
     with aexec.Graph():
         v = aexec.Variable(0.0, name="v")
         momentum = training.MomentumOptimizer(1.0, 0.5)
@@ -288,7 +288,7 @@ def test_it_has_what_the_optimizer_has_that_it_wraps() -> None:
         assert sync.variables() == momentum.variables()
 
 
-def test_what_is_refused() -> None:
+def test_invalid_uses_are_refused() -> None:
     with aexec.Graph():
         v, w = aexec.Variable(0.0, name="v"), aexec.Variable(0.0, name="w")
         count = training.get_or_create_global_step()

@@ -63,7 +63,7 @@ async def test_trains_to_its_last_step_and_goes_on_where_it_stopped(tmp_path: Pa
         assert await latest_checkpoint(str(tmp_path)) == str(tmp_path / f"model.ckpt-{last}")
 
 
-async def test_a_new_session_is_made_and_restored_when_a_worker_goes_away(tmp_path: Path) -> None:
+async def test_new_session_is_made_and_restored_when_a_worker_goes_away(tmp_path: Path) -> None:
     graph, x, train = model()
     made = []
 
@@ -89,7 +89,7 @@ async def test_a_new_session_is_made_and_restored_when_a_worker_goes_away(tmp_pa
     assert len(made) == 2 and made[0].closed and made[1].closed
 
 
-async def test_a_checkpoint_is_of_one_moment_though_replicas_train(tmp_path: Path) -> None:
+async def test_checkpoint_is_of_one_moment_though_replicas_train(tmp_path: Path) -> None:
     graph, x, train = model()
     async with TrainingSession(graph, checkpoint_dir=str(tmp_path), hooks=[StopAtStepHook(last_step=60)]) as training:
 
@@ -146,11 +146,11 @@ async def test_cancelled_steps_leave_what_uncancelled_ones_would() -> None:
 
 
 @pytest.mark.soak
-async def test_a_thousand_cancelled_steps_leave_what_uncancelled_ones_would() -> None:
+async def test_thousand_cancelled_steps_leave_what_uncancelled_ones_would() -> None:
     await cancelled_at_random(1000)
 
 
-async def test_a_cancelled_step_that_waits_for_input_does_not_wait_for_ever() -> None:
+async def test_cancelled_step_that_waits_for_input_does_not_wait_for_ever() -> None:
     with aexec.Graph() as graph:
         queue = ops.fifo_queue_v2(["float32"], shapes=[[]])
         item = ops.queue_dequeue_v2(queue, ["float32"])
@@ -165,7 +165,7 @@ async def test_a_cancelled_step_that_waits_for_input_does_not_wait_for_ever() ->
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_signal_stops_with_a_last_checkpoint(tmp_path: Path, number: signal.Signals) -> None:
+async def test_signal_stops_with_a_last_checkpoint(tmp_path: Path, number: signal.Signals) -> None:
     graph, x, train = model()
     before = signal.getsignal(number)
     async with TrainingSession(graph, checkpoint_dir=str(tmp_path)) as training:
@@ -177,7 +177,7 @@ async def test_a_signal_stops_with_a_last_checkpoint(tmp_path: Path, number: sig
     assert await latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-1")
 
 
-async def test_the_end_of_input_ends_the_block() -> None:
+async def test_end_of_input_ends_the_block() -> None:
     graph, _, _ = model()
     async with TrainingSession(graph) as training:
         raise errors.OutOfRangeError("no more")
@@ -186,7 +186,7 @@ async def test_the_end_of_input_ends_the_block() -> None:
     assert repr(training).startswith("<TrainingSession closed")
 
 
-async def test_a_variable_that_nothing_initialises_is_named() -> None:
+async def test_variable_that_nothing_initialises_is_named() -> None:
     with aexec.Graph() as graph:
         v = aexec.Variable(1.0, name="v")
         aexec.Variable(1.0, name="w")
@@ -196,7 +196,7 @@ async def test_a_variable_that_nothing_initialises_is_named() -> None:
             pass
 
 
-async def test_two_hooks_that_feed_the_same_are_an_error() -> None:
+async def test_two_hooks_that_feed_one_tensor_are_refused() -> None:
     graph, x, train = model()
 
     class Feeding(SessionRunHook):
@@ -208,7 +208,7 @@ async def test_two_hooks_that_feed_the_same_are_an_error() -> None:
             await training.run(train)
 
 
-async def test_what_the_writing_of_a_checkpoint_raises_ends_the_training(tmp_path: Path) -> None:
+async def test_failed_checkpoint_ends_the_training(tmp_path: Path) -> None:
     graph, x, train = model()
     directory = tmp_path / "run"
     hook = CheckpointSaverHook(str(directory), save_steps=1)

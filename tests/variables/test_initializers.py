@@ -161,7 +161,7 @@ async def test_values_that_are_not_random() -> None:
     assert text.tolist() == [b""]
 
 
-def test_what_they_refuse() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with aexec.Graph():
         with pytest.raises(errors.InvalidArgumentError, match="scale must be positive"):
             initializers.VarianceScaling(0.0)

@@ -123,7 +123,7 @@ async def test_checkpoints_know_the_whole(into: Any, tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.concatenate(slots)[3:5], of_part)
 
 
-async def test_some_of_them_are_saved_under_other_names(tmp_path: Path) -> None:
+async def test_parts_are_saved_under_other_names(tmp_path: Path) -> None:
     with aexec.Graph() as graph:
         w = aexec.get_variable("w", [4], initializer=aexec.initializers.Ones(), partitioner=IN_THREE)
         first = next(iter(w))
@@ -200,7 +200,7 @@ async def test_layers_are_partitioned_by_their_scope() -> None:
         np.testing.assert_array_equal(*await session.run([made, again]))
 
 
-def test_what_is_refused() -> None:
+def test_invalid_partitions_are_refused() -> None:
     def shared(reuse: Any, **options: Any) -> Any:
         with aexec.variable_scope("", reuse=reuse):
             return aexec.get_variable("w", **options)

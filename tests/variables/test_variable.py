@@ -101,7 +101,7 @@ def test_nodes_of_the_resource_form_are_those_of_tensorflow() -> None:
 
 
 @both_forms
-async def test_it_is_initialised_changed_and_read(use_resource: bool) -> None:
+async def test_variable_is_initialised_changed_and_read(use_resource: bool) -> None:
     with aexec.Graph() as graph:
         v = aexec.Variable([1.0, 2.0], name="v", use_resource=use_resource)
         changes = [v.assign([3.0, 4.0]), v.assign_add([1.0, 1.0]), v.assign_sub([0.0, 5.0])]
@@ -163,7 +163,7 @@ async def test_rows_are_changed_and_gathered(use_resource: bool) -> None:
 
 
 @both_forms
-async def test_an_initial_value_may_be_that_of_another(use_resource: bool) -> None:
+async def test_initial_value_may_be_that_of_another(use_resource: bool) -> None:
     with aexec.Graph() as graph:
         v = aexec.Variable(3.0, use_resource=use_resource)
         w = aexec.Variable(v.initialized_value() * 2.0, use_resource=use_resource)
@@ -195,7 +195,7 @@ async def test_gradients_with_respect_to_it(use_resource: bool) -> None:
 
 
 @both_forms
-async def test_a_saver_takes_them(use_resource: bool, tmp_path: Any) -> None:
+async def test_saver_takes_them(use_resource: bool, tmp_path: Any) -> None:
     with aexec.Graph() as graph:
         v = aexec.Variable([1.0, 2.0], name="v", use_resource=use_resource)
         change = v.assign([0.0, 0.0])
@@ -209,7 +209,7 @@ async def test_a_saver_takes_them(use_resource: bool, tmp_path: Any) -> None:
         assert (await session.run(v)).tolist() == [1.0, 2.0]
 
 
-def test_what_it_says_of_itself() -> None:
+def test_variable_shows_its_name_type_and_shape() -> None:
     with aexec.Graph() as graph:
         v = aexec.Variable(np.zeros([2, 3], np.float64), name="v", trainable=False)
         handle = aexec.Variable(1, use_resource=True)

@@ -40,7 +40,7 @@ def test_names_follow_variable_scopes_and_other_nodes_follow_name_scopes() -> No
     assert aexec.get_variable_scope().name == ""
 
 
-def test_a_scope_can_be_gone_back_to() -> None:
+def test_scope_can_be_gone_back_to() -> None:
     with aexec.variable_scope("a"), aexec.variable_scope("b") as inner:
         v = aexec.get_variable("v", [1])
     with aexec.variable_scope("c"), aexec.variable_scope(inner, reuse=True) as back:
@@ -63,7 +63,7 @@ def test_default_names_are_made_unique_among_variable_scopes() -> None:
     assert names == ["foo/v:0", "foo_1/v:0", "outer/foo", "outer/foo_1", "outer/foo"]
 
 
-def test_what_is_there_and_what_is_not() -> None:
+def test_variables_are_made_or_reused() -> None:
     with aexec.variable_scope("foo"):
         v = aexec.get_variable("v", [1])
         with pytest.raises(errors.InvalidArgumentError, match=r"Variable foo/v already exists, disallowed.*reuse=True"):
@@ -85,7 +85,7 @@ def test_what_is_there_and_what_is_not() -> None:
     assert repr(aexec.AUTO_REUSE) == "AUTO_REUSE"
 
 
-def test_what_cannot_be() -> None:
+def test_invalid_scopes_are_refused() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="needs name_or_scope or default_name"):
         aexec.variable_scope().__enter__()
     with pytest.raises(errors.InvalidArgumentError, match="without a name_or_scope"):
@@ -105,7 +105,7 @@ def test_what_cannot_be() -> None:
     assert aexec.get_variable_scope().name == "a"
 
 
-async def test_what_a_scope_says_holds_inside(graph: aexec.Graph) -> None:
+async def test_settings_of_a_scope_hold_inside(graph: aexec.Graph) -> None:
     with aexec.variable_scope(
         "foo",
         initializer=initializers.Constant(2.0),
@@ -156,7 +156,7 @@ def test_custom_getters_nest() -> None:
     assert (v.name, v.trainable) == ("a/b/v_inner_outer:0", False)
 
 
-def test_a_scope_begins_to_share() -> None:
+def test_scope_begins_to_share() -> None:
     with aexec.variable_scope("a") as scope:
         v = aexec.get_variable("v", [1])
         scope.reuse_variables()

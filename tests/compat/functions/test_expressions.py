@@ -34,7 +34,7 @@ def test_each_expression_is_recorded() -> None:
     assert sum(theirs is not None for theirs in RECORDED.values()) > 300
 
 
-def test_what_builds_graphs_raises_errors_of_python() -> None:
+def test_graph_building_modules_raise_python_errors() -> None:
     """`errors.InvalidValueError` and its kin; these two check what functions give in a step."""
     folder = Path(aexec.__file__).parent
     building = "client nn layers variables control_flow optimizers training autodiff summary compat".split()

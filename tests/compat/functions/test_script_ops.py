@@ -92,7 +92,7 @@ def test_results_that_fit(result: Any, types: Any, wanted: Any) -> None:
     assert (plain if isinstance(found, list) else np.asarray(found).tolist()) == wanted
 
 
-def test_without_results_it_is_an_operation() -> None:
+def test_py_func_without_results_is_an_operation() -> None:
     y = tf.py_func(lambda x: None, [tf.ones([2])], [])
     assert isinstance(y, tf.Operation)
     with tf.Session() as sess:

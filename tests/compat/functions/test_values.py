@@ -57,7 +57,7 @@ def test_invalid_arguments_are_refused(build: Any, error: type[Exception], words
         build()
 
 
-def test_no_gradient_goes_to_labels_but_in_the_second_version() -> None:
+def test_labels_have_a_gradient_in_the_second_version_only() -> None:
     labels, logits = tf.constant([[0.5, 0.5]]), tf.constant([[1.0, 2.0]])
     first = tf.nn.softmax_cross_entropy_with_logits(labels=labels, logits=logits)
     assert tf.gradients(first, labels) == [None]

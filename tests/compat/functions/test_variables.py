@@ -71,7 +71,7 @@ def test_changes(use_resource: bool) -> None:
         assert sess.run(tf.gather(v, [2, 0])).tolist() == [6, 7]
 
 
-def test_a_shape_that_changes() -> None:
+def test_shape_that_changes() -> None:
     v = tf.Variable([1.0], validate_shape=False)
     with tf.Session() as sess:
         sess.run(v.initializer)

@@ -12,7 +12,7 @@ import aexec.compat.v1 as tf
 from aexec import errors
 
 
-def test_a_pipeline_ends_with_its_epochs() -> None:
+def test_pipeline_ends_with_its_epochs() -> None:
     rows = np.arange(10, dtype=np.float32)
     (row,) = tf.train.slice_input_producer([rows], num_epochs=2, shuffle=False)
     batch = tf.train.batch([row], batch_size=4, allow_smaller_final_batch=True)
@@ -61,7 +61,7 @@ def test_threads_are_stopped_by_an_error_of_one() -> None:
         assert not coord.should_stop() and not coord.wait_for_stop(0)
 
 
-def test_an_error_of_a_runner_is_raised_by_join() -> None:
+def test_error_of_a_runner_is_raised_by_join() -> None:
     queue = tf.FIFOQueue(2, [tf.int32], shapes=[[]])
     bad = queue.enqueue([tf.constant([1, 2])[tf.placeholder(tf.int32, [])]])
     runner = tf.train.QueueRunner(queue, [bad])
@@ -73,7 +73,7 @@ def test_an_error_of_a_runner_is_raised_by_join() -> None:
             coord.join(threads)
 
 
-def test_a_thread_that_does_not_end_is_named() -> None:
+def test_thread_that_does_not_end_is_named() -> None:
     coord = tf.train.Coordinator()
     end = threading.Event()
     thread = threading.Thread(target=end.wait, name="idle")

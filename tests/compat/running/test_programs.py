@@ -33,7 +33,7 @@ def test_program(program: str) -> None:
     np.testing.assert_allclose(losses, RECORDED[program][:steps], rtol=1e-4, atol=1e-4)
 
 
-async def test_a_program_that_awaits_run() -> None:
+async def test_program_that_awaits_run() -> None:
     """Linear regression again, on the event loop."""
     rng = np.random.RandomState(0)
     xs = rng.uniform(-1, 1, 64).astype(np.float32)

@@ -116,7 +116,7 @@ def test_monitored_session_calls_hooks(tmp_path: Path, caplog: pytest.LogCapture
         tf.train.MonitoredTrainingSession(summary_dir="x")
 
 
-def test_a_scaffold(tmp_path: Path) -> None:
+def test_scaffold(tmp_path: Path) -> None:
     """Tells the session how to make itself ready, and with which saver."""
     v, _, step = model()
     given = tf.placeholder(tf.float32, [])
@@ -151,7 +151,7 @@ def test_replicas_in_rounds() -> None:
         optimizer.make_session_run_hook(is_chief=False)
 
 
-def test_an_error_in_a_step_leaves_the_block() -> None:
+def test_error_in_a_step_leaves_the_block() -> None:
     x = tf.placeholder(tf.float32)
     session = tf.train.MonitoredTrainingSession()
     with pytest.raises(errors.InvalidArgumentError, match="must feed"), session as sess:
@@ -289,7 +289,7 @@ def test_graphs_are_written(tmp_path: Path) -> None:
         assert one.name == "import/one:0"
 
 
-def test_what_is_in_a_checkpoint(tmp_path: Path) -> None:
+def test_content_of_a_checkpoint(tmp_path: Path) -> None:
     v = tf.get_variable("v", [2], initializer=tf.ones_initializer())
     with tf.Session() as sess:
         sess.run(v.initializer)

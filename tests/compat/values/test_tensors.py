@@ -12,7 +12,7 @@ from aexec import errors
 from aexec.graph.graph import set_default_graph
 
 
-def test_the_default_graph_is_built_into_outside_of_blocks() -> None:
+def test_default_graph_is_built_into_outside_of_blocks() -> None:
     first = tf.get_default_graph()
     x = tf.constant(1.0, name="x")
     assert x.graph is first and (x + 1).graph is first
@@ -27,7 +27,7 @@ def test_the_default_graph_is_built_into_outside_of_blocks() -> None:
     assert seen == [tf.get_default_graph()]
 
 
-def test_without_this_package_there_is_none() -> None:
+def test_default_graph_exists_only_with_this_package() -> None:
     set_default_graph(None)
     with pytest.raises(errors.FailedPreconditionError, match="no graph is being built"):
         aexec.constant(1)

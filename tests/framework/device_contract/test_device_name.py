@@ -61,7 +61,7 @@ def test_names_are_read_and_printed_in_canonical_form(text, printed):
         ("/device:é:0", "device type must be a letter"),
     ],
 )
-def test_what_is_no_device_name(text, message):
+def test_invalid_device_names_are_refused(text, message):
     with pytest.raises(errors.InvalidArgumentError) as caught:
         parse(text)
     assert message in caught.value.message
@@ -77,7 +77,7 @@ def test_parts_are_known_by_name():
     assert str(name.without_device()) == "/job:a/replica:1/task:2"
 
 
-def test_a_name_without_type_has_no_local_name():
+def test_name_without_type_has_no_local_name():
     with pytest.raises(errors.InvalidArgumentError, match="has no local name"):
         _ = parse("/job:a").local_name
 
@@ -160,12 +160,12 @@ device_names = st.builds(
 
 
 @given(device_names)
-def test_what_is_printed_is_read_back(name):
+def test_printed_name_is_parsed_back(name):
     assert parse(str(name)) == name
 
 
 @given(device_names, device_names)
-def test_a_merged_name_is_a_specification_of_both(a, b):
+def test_merged_name_is_a_specification_of_both(a, b):
     try:
         merged = a.merge(b)
     except errors.InvalidArgumentError:

@@ -26,13 +26,13 @@ OTHER = create_key(LOCAL_CPU, 1, CPU1, "edge_8_c")
 # Keys
 
 
-def test_a_key_is_made_of_five_parts():
+def test_key_is_made_of_five_parts():
     assert f"{LOCAL_CPU};0000000000000001;{CPU1};edge_7_c;0:0" == KEY
     key = create_key(LOCAL_CPU, 0xABCDEF, CPU1, "e", FrameAndIter(12, 3))
     assert key == f"{LOCAL_CPU};0000000000abcdef;{CPU1};e;12:3"
 
 
-def test_a_key_is_parsed_into_its_parts():
+def test_key_is_parsed_into_its_parts():
     parsed = parse_key(create_key(LOCAL_CPU, 255, CPU1, "edge_7_c", (4, 5)))
     assert (parsed.src_device, parsed.dst_device) == (LOCAL_CPU, CPU1)
     assert (str(parsed.src), str(parsed.dst)) == (LOCAL_CPU, CPU1)
@@ -55,7 +55,7 @@ def test_a_key_is_parsed_into_its_parts():
         f"{LOCAL_CPU};1;/task:x;edge;0:0",
     ],
 )
-def test_what_is_no_key(key):
+def test_invalid_key_is_refused(key):
     with pytest.raises(errors.InvalidArgumentError, match="Invalid rendezvous key"):
         parse_key(key)
 
@@ -141,7 +141,7 @@ async def test_abort_ends_waits_and_refuses_what_comes_later():
     assert rendezvous.statistics().aborted
 
 
-def test_the_first_abort_wins():
+def test_first_abort_wins():
     rendezvous = Rendezvous()
     first = errors.AbortedError("first")
     rendezvous.start_abort(first)
@@ -179,7 +179,7 @@ async def test_cancelling_removes_the_waiter():
     assert (await rendezvous.recv(KEY)).value == 1
 
 
-async def test_a_cancelled_manager_refuses_to_wait():
+async def test_cancelled_manager_refuses_to_wait():
     rendezvous, manager = Rendezvous(), CancellationManager()
     manager.start_cancel()
     with pytest.raises(errors.CancelledError, match="RecvAsync is cancelled"):
@@ -187,14 +187,14 @@ async def test_a_cancelled_manager_refuses_to_wait():
     assert rendezvous.statistics().channels == 0
 
 
-async def test_a_cancelled_manager_does_not_keep_a_value_that_is_there():
+async def test_cancelled_manager_does_not_keep_a_value_that_is_there():
     rendezvous, manager = Rendezvous(), CancellationManager()
     manager.start_cancel()
     rendezvous.send(KEY, 1)
     assert (await rendezvous.recv(KEY, manager)).value == 1
 
 
-async def test_a_completed_receive_deregisters():
+async def test_completed_receive_deregisters():
     rendezvous, manager = Rendezvous(), CancellationManager()
     receiving = asyncio.ensure_future(rendezvous.recv(KEY, manager))
     await asyncio.sleep(0)
@@ -203,7 +203,7 @@ async def test_a_completed_receive_deregisters():
     assert "0 callbacks" in repr(manager)
 
 
-async def test_an_aborted_receive_deregisters():
+async def test_aborted_receive_deregisters():
     rendezvous, manager = Rendezvous(), CancellationManager()
     receiving = asyncio.ensure_future(rendezvous.recv(KEY, manager))
     await asyncio.sleep(0)
@@ -213,7 +213,7 @@ async def test_an_aborted_receive_deregisters():
         await receiving
 
 
-async def test_a_cancelled_task_leaves_the_line():
+async def test_cancelled_task_leaves_the_line():
     rendezvous, manager = Rendezvous(), CancellationManager()
     first, second = (asyncio.ensure_future(rendezvous.recv(KEY, manager)) for _ in range(2))
     await asyncio.sleep(0)
@@ -225,7 +225,7 @@ async def test_a_cancelled_task_leaves_the_line():
     assert (await second).value == 1
 
 
-async def test_a_value_delivered_to_a_cancelled_task_goes_to_the_next_in_line():
+async def test_value_delivered_to_a_cancelled_task_goes_to_the_next_in_line():
     rendezvous = Rendezvous()
     first, second = (asyncio.ensure_future(rendezvous.recv(KEY)) for _ in range(2))
     await asyncio.sleep(0)
@@ -236,7 +236,7 @@ async def test_a_value_delivered_to_a_cancelled_task_goes_to_the_next_in_line():
     assert (await second).value == 1
 
 
-async def test_a_value_delivered_to_a_cancelled_task_keeps_its_place():
+async def test_value_delivered_to_a_cancelled_task_keeps_its_place():
     rendezvous = Rendezvous()
     first = asyncio.ensure_future(rendezvous.recv(KEY))
     await asyncio.sleep(0)
@@ -248,7 +248,7 @@ async def test_a_value_delivered_to_a_cancelled_task_keeps_its_place():
     assert [(await rendezvous.recv(KEY)).value for _ in range(2)] == [1, 2]
 
 
-async def test_a_value_sent_by_a_thread_to_a_cancelled_task_is_not_lost():
+async def test_value_sent_by_a_thread_to_a_cancelled_task_is_not_lost():
     rendezvous = Rendezvous()
     receiving = asyncio.ensure_future(rendezvous.recv(KEY))
     await asyncio.sleep(0)
@@ -321,7 +321,7 @@ async def test_many_threads_send_and_the_loop_receives_all():
     assert all(v % 2 == i % 2 for i, v in enumerate(values))
 
 
-def test_of_cancel_send_and_abort_in_threads_exactly_one_completes():
+def test_exactly_one_of_cancel_send_and_abort_in_threads_completes():
     for _ in range(50):
         rendezvous, manager, outcomes = Rendezvous(), CancellationManager(), []
         start = threading.Barrier(3)
@@ -399,7 +399,7 @@ RendezvousModel.TestCase.settings = settings(max_examples=30, stateful_step_coun
 TestRendezvousModel = RendezvousModel.TestCase
 
 
-def test_what_is_there_is_taken_and_what_is_not_is_waited_for() -> None:
+def test_recv_or_wait_takes_a_value_or_waits_for_it() -> None:
     rendezvous, came = Rendezvous(), []
     rendezvous.send(KEY, 1)
     assert rendezvous.recv_or_wait(KEY, came.append) == Received(1)

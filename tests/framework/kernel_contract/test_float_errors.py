@@ -8,7 +8,7 @@ import pytest
 from aexec.framework.kernel_contract.float_errors import FLOAT_ERRORS, IGNORED
 
 
-def test_they_are_ignored_as_by_errstate() -> None:
+def test_float_errors_are_ignored_as_by_errstate() -> None:
     with np.errstate(all="raise"):
         before = np.geterr()
         token = FLOAT_ERRORS.set(IGNORED)

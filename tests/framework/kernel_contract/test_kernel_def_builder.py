@@ -20,7 +20,7 @@ def builder() -> KernelDefBuilder:
     return KernelDefBuilder("TestKernelDef").device("ASIC")
 
 
-def test_all_parts() -> None:
+def test_builder_sets_all_parts() -> None:
     built = (
         builder()
         .type_constraint("T", dtypes.float32, "half")
@@ -38,11 +38,11 @@ def test_all_parts() -> None:
     assert built == wanted
 
 
-def test_what_is_not_said_is_left_open() -> None:
+def test_unset_parts_are_empty() -> None:
     assert builder().build() == proto.KernelDef(op="TestKernelDef", device_type="ASIC")
 
 
-def test_an_op_that_nobody_defined_yet() -> None:
+def test_op_that_nobody_defined_yet() -> None:
     built = KernelDefBuilder("TestNotDefined").device("CPU").type_constraint("Any", "int32").host_memory("x").build()
     assert built.constraint[0].name == "Any"
 

@@ -58,7 +58,7 @@ class TestKey:
         assert registry.lookup("Twice", "CPU", FLOAT, node="n") is cpu
         assert registry.lookup("Twice", "GPU", FLOAT, node="n") is gpu
 
-    def test_a_device_type_that_nobody_knew_is_fine(self, registry: KernelRegistry) -> None:
+    def test_device_type_that_nobody_knew_is_fine(self, registry: KernelRegistry) -> None:
         plugged_in = registration(device="ASIC")
         registry.register(plugged_in)
         assert registry.lookup("Twice", "ASIC", FLOAT, node="n") is plugged_in
@@ -76,7 +76,7 @@ class TestKey:
         assert each.mismatch({"T": [dtypes.float32, dtypes.int32]}) is None
         assert each.mismatch({"T": [dtypes.float32, dtypes.string]}) == "T"
 
-    def test_a_label_is_served_only_to_nodes_that_ask_for_it(self, registry: KernelRegistry) -> None:
+    def test_label_is_served_only_to_nodes_that_ask_for_it(self, registry: KernelRegistry) -> None:
         plain, labelled = registration(), registration(label="mine")
         registry.register(plain)
         registry.register(labelled)
@@ -100,7 +100,7 @@ class TestKey:
 
 
 class TestNotFound:
-    def test_the_error_lists_what_is_registered(self, registry: KernelRegistry) -> None:
+    def test_error_lists_what_is_registered(self, registry: KernelRegistry) -> None:
         registry.register(registration(constraints={"T": [dtypes.float32]}, label="fast"))
         registry.register(registration(device="GPU"))
         with pytest.raises(errors.NotFoundError) as caught:
@@ -111,17 +111,17 @@ class TestNotFound:
             "  device='GPU'\n"
         )
 
-    def test_a_kernel_of_other_types_is_mentioned(self, registry: KernelRegistry) -> None:
+    def test_kernel_of_other_types_is_mentioned(self, registry: KernelRegistry) -> None:
         registry.register(registration(constraints={"T": [dtypes.float32]}))
         with pytest.raises(errors.NotFoundError, match=r"\(OpKernel was found, but attributes didn't match\)"):
             registry.lookup("Twice", "CPU", INT, node="n")
 
-    def test_an_op_without_kernels(self, registry: KernelRegistry) -> None:
+    def test_op_without_kernels(self, registry: KernelRegistry) -> None:
         with pytest.raises(errors.NotFoundError, match="<no registered kernels>"):
             registry.lookup("Twice", "CPU", FLOAT, node="n")
 
     @pytest.mark.parametrize("attrs", [{}, {"T": 3}])
-    def test_a_constraint_on_what_is_no_type_attr(self, attrs: dict[str, Any]) -> None:
+    def test_constraint_on_what_is_no_type_attr(self, attrs: dict[str, Any]) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="has constraint on attr 'T'"):
             registration(constraints={"T": [dtypes.float32]}).mismatch(attrs)
 
@@ -129,7 +129,7 @@ class TestNotFound:
 class TestRegistering:
     """A function, a class, or any callable object can be a kernel's builder."""
 
-    def test_a_function(self, scratch: list[KernelRegistration]) -> None:
+    def test_function(self, scratch: list[KernelRegistration]) -> None:
         @kernel("RegistryTestOp", T=[dtypes.float32])
         def twice(c: OpKernelConstruction) -> Any:
             return lambda x: x + x
@@ -138,7 +138,7 @@ class TestRegistering:
         assert scratch == [made]
         assert made.build(construction()).compute(np.float32(2)) == 4
 
-    def test_a_class(self, scratch: list[KernelRegistration]) -> None:
+    def test_class(self, scratch: list[KernelRegistration]) -> None:
         @kernel("RegistryTestOp")
         class Twice(OpKernel):
             def compute(self, context: OpKernelContext) -> None:
@@ -148,7 +148,7 @@ class TestRegistering:
         assert contexts.call(built, [np.float32(3)]) == (6,)
         assert not built.is_async
 
-    def test_an_asynchronous_class(self, scratch: list[KernelRegistration]) -> None:
+    def test_asynchronous_class(self, scratch: list[KernelRegistration]) -> None:
         @kernel("RegistryTestOp")
         class Twice(AsyncOpKernel):
             async def compute(self, context: OpKernelContext) -> None:
@@ -156,7 +156,7 @@ class TestRegistering:
 
         assert scratch[0].build(construction()).is_async
 
-    def test_a_factory_object(self, scratch: list[KernelRegistration]) -> None:
+    def test_factory_object(self, scratch: list[KernelRegistration]) -> None:
         def scaled(factor: int, c: OpKernelConstruction) -> Any:
             return lambda x: x * factor
 
@@ -173,7 +173,7 @@ class TestRegistering:
         ]
         assert all(k.host_memory == ("x",) for k in scratch)
 
-    def test_what_a_filter_refuses_is_not_registered_and_no_error(self, scratch: list[KernelRegistration]) -> None:
+    def test_kernel_refused_by_a_filter_is_skipped(self, scratch: list[KernelRegistration]) -> None:
         with kernel_registry.registration_filter(lambda k: k.op != "RegistryTestA"):
             decorated = kernel("RegistryTestA", "RegistryTestB")(abs)
         assert decorated is abs
@@ -181,7 +181,7 @@ class TestRegistering:
         kernel("RegistryTestA")(abs)
         assert [k.op for k in scratch] == ["RegistryTestB", "RegistryTestA"]
 
-    def test_a_library_that_fails_leaves_no_kernel(self, registry: KernelRegistry) -> None:
+    def test_library_that_fails_leaves_no_kernel(self, registry: KernelRegistry) -> None:
         def fail() -> None:
             with registry.watch():
                 registry.register(registration())
@@ -222,7 +222,7 @@ def test_kernels_of_a_module_are_imported_when_one_of_its_ops_needs_them(tmp_pat
     assert registry.ops() == ["Late"]
 
 
-def test_a_kernel_is_described_as_tensorflow_does(registry: KernelRegistry) -> None:
+def test_kernel_is_described_as_tensorflow_does(registry: KernelRegistry) -> None:
     registry.register(
         registration(
             constraints={"T": [dtypes.int32, dtypes.float32]}, label="fast", priority=3, host_memory=("x", "y")
@@ -272,7 +272,7 @@ class TestDerivedKernels:
             registry.register(KernelRegistration(op, device_type, lambda c: lambda: None, {}))
         return registry, asked
 
-    def test_what_is_registered_comes_first(self) -> None:
+    def test_registered_kernel_precedes_a_derived_one(self) -> None:
         registry, _ = self.registry()
         assert registry.lookup("A", "TestDerived", {}, node="n").host_memory == ("x",)
         assert registry.lookup("B", "TestDerived", {}, node="n").host_memory == ()
@@ -286,7 +286,7 @@ class TestDerivedKernels:
         assert registry.device_types("A", {}) == {"CPU": 0, "TestDerived": 0}
         assert [k.device_type for k in registry.kernels_of("A")] == ["CPU"], "they are not registered"
 
-    def test_they_are_made_once(self) -> None:
+    def test_derived_kernels_are_made_once(self) -> None:
         registry, asked = self.registry()
         first = registry.lookup("A", "TestDerived", {}, node="n")
         assert registry.lookup("A", "TestDerived", {}, node="n") is first

@@ -51,7 +51,7 @@ def is_registered(op) -> bool:
     return op_registry.global_registry.has(op) or bool(kernel_registry.global_registry.kernels_of(op))
 
 
-def test_a_file_is_loaded_and_says_what_it_registered(tmp_path, op):
+def test_file_is_loaded_and_says_what_it_registered(tmp_path, op):
     library = load_library(write(tmp_path, GOOD.format(op=op)))
     assert [o.name for o in library.op_list.op] == [op]
     assert [(k.op, k.label) for k in library.kernel_list.kernel] == [(op, ""), (op, "other")]
@@ -59,13 +59,13 @@ def test_a_file_is_loaded_and_says_what_it_registered(tmp_path, op):
     assert is_registered(op)
 
 
-def test_a_library_is_loaded_once_per_path(tmp_path, op, monkeypatch):
+def test_library_is_loaded_once_per_path(tmp_path, op, monkeypatch):
     path = write(tmp_path, GOOD.format(op=op))
     monkeypatch.chdir(tmp_path)
     assert load_library(path) is load_library(str(path)) is load_library("./library.py")
 
 
-def test_a_package_folder_is_loaded(tmp_path, op):
+def test_package_folder_is_loaded(tmp_path, op):
     folder = tmp_path / "pack"
     folder.mkdir()
     (folder / "ops.py").write_text(GOOD.format(op=op))
@@ -73,7 +73,7 @@ def test_a_package_folder_is_loaded(tmp_path, op):
     assert [o.name for o in load_library(folder).op_list.op] == [op]
 
 
-def test_a_module_is_loaded_by_its_name(tmp_path, op, monkeypatch):
+def test_module_is_loaded_by_its_name(tmp_path, op, monkeypatch):
     name = f"library_of_{op.lower()}"
     write(tmp_path, GOOD.format(op=op), f"{name}.py")
     monkeypatch.syspath_prepend(tmp_path)
@@ -82,7 +82,7 @@ def test_a_module_is_loaded_by_its_name(tmp_path, op, monkeypatch):
     assert [o.name for o in library.op_list.op] == [op]
 
 
-def test_an_entry_point_is_loaded_by_its_name(tmp_path, op, monkeypatch):
+def test_entry_point_is_loaded_by_its_name(tmp_path, op, monkeypatch):
     module = f"library_of_{op.lower()}"
     write(tmp_path, GOOD.format(op=op), f"{module}.py")
     monkeypatch.syspath_prepend(tmp_path)
@@ -97,7 +97,7 @@ def test_an_entry_point_is_loaded_by_its_name(tmp_path, op, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["no_such_module_anywhere", "/no/such/file.py", "./nothing.py"])
-def test_what_is_not_there(name):
+def test_missing_library_is_refused(name):
     with pytest.raises(errors.NotFoundError):
         load_library(name)
 
@@ -112,7 +112,7 @@ def test_what_is_not_there(name):
         ("register_op('{op}Wrong(x: nonsense) -> y: int32')", errors.InvalidArgumentError, "nonsense"),
     ],
 )
-def test_a_library_that_fails_leaves_nothing_behind(tmp_path, op, failure, error, message):
+def test_library_that_fails_leaves_nothing_behind(tmp_path, op, failure, error, message):
     text = GOOD.format(op=op) + "from aexec.framework import errors\n" + failure.format(op=op)
     path = write(tmp_path, text)
     before = set(sys.modules)
@@ -127,7 +127,7 @@ def test_a_library_that_fails_leaves_nothing_behind(tmp_path, op, failure, error
     assert is_registered(op)
 
 
-def test_a_library_may_load_another(tmp_path, op):
+def test_library_may_load_another(tmp_path, op):
     inner = write(tmp_path, GOOD.format(op=op), "inner.py")
     outer = write(
         tmp_path,

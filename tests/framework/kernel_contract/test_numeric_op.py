@@ -28,13 +28,13 @@ def construction(inputs, outputs=(FLOAT,), T=FLOAT) -> OpKernelConstruction:
     return OpKernelConstruction(name="n", op_def=op_def, attrs={"T": T}, input_types=inputs, output_types=outputs)
 
 
-def test_a_unary_kernel_operates_on_its_input():
+def test_unary_kernel_operates_on_its_input():
     built = KernelRegistration("Test", "CPU", Halve, {}).build(construction([FLOAT]))
     (halved,) = contexts.call(built, [np.float32([2, 4])])
     assert halved.tolist() == [1, 2]
 
 
-def test_a_binary_kernel_operates_on_inputs_of_one_shape():
+def test_binary_kernel_operates_on_inputs_of_one_shape():
     built = KernelRegistration("Test", "CPU", Average, {}).build(construction([FLOAT, FLOAT]))
     (average,) = contexts.call(built, [np.float32([2, 4]), np.float32([0, 2])])
     assert average.tolist() == [1, 3]
@@ -66,7 +66,7 @@ def test_another_signature_is_refused(cls, inputs, outputs):
         cls(construction(inputs, outputs))
 
 
-def test_a_ref_does_for_a_value():
+def test_ref_does_for_a_value():
     built = KernelRegistration("Test", "CPU", Halve, {}).build(construction([FLOAT.ref]))
     assert contexts.call(built, [np.array([2.0, 4.0], np.float32)])[0].tolist() == [1.0, 2.0]
 
@@ -80,7 +80,7 @@ def test_a_ref_does_for_a_value():
         (BinaryElementWiseOp, 2, "operate"),
     ],
 )
-def test_what_a_subclass_has_to_define(cls, inputs, missing):
+def test_missing_method_of_a_subclass_is_named(cls, inputs, missing):
     built = KernelRegistration("Test", "CPU", cls, {}).build(construction([FLOAT] * inputs))
     with pytest.raises(errors.UnimplementedError, match=f"{cls.__name__} does not define {missing}"):
         contexts.call(built, [np.zeros(1)] * inputs)

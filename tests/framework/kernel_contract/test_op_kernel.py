@@ -50,7 +50,7 @@ def construction(**more: Any) -> OpKernelConstruction:
 
 
 class TestConstruction:
-    def test_it_tells_node_op_types_device_and_array_module(self) -> None:
+    def test_construction_has_node_op_types_device_and_array_module(self) -> None:
         c = construction(graph_version=21)
         assert (c.name, c.op, c.op_def) == ("n", "Join", OP_DEF)
         assert c.input_types == (dtypes.int32, dtypes.float32, dtypes.float32)
@@ -67,7 +67,7 @@ class TestConstruction:
         with pytest.raises(errors.InvalidArgumentError, match="is not UTF-8"):
             construction(attrs={"label": b"\xff"}).text("label")
 
-    def test_a_tensor_attr_is_an_array(self) -> None:
+    def test_tensor_attr_is_an_array(self) -> None:
         g = aexec.Graph()
         with g:
             node = aexec.constant([1, 2], name="c").op
@@ -92,7 +92,7 @@ class TestConstruction:
             "Signature mismatch, have: int32, float, float->int32 expected: int32, float->float"
         )
 
-    def test_a_kernel_gets_the_context_only_if_it_asks(self) -> None:
+    def test_kernel_gets_the_context_only_if_it_asks(self) -> None:
         c = construction()
         assert not c.wants_context
         c.need_context()
@@ -100,7 +100,7 @@ class TestConstruction:
 
 
 class TestContext:
-    def test_it_tells_step_frame_resources_and_cancellation(self) -> None:
+    def test_context_has_step_frame_resources_and_cancellation(self) -> None:
         manager, resources = CancellationManager(), ResourceManager()
         context = contexts.context(resources, manager, step_id=7)
         assert (context.step_id, context.frame_iter, context.is_input_dead) == (7, (0, 0), False)
@@ -113,7 +113,7 @@ class TestContext:
         assert inner.rendezvous is context.rendezvous
         assert inner.tensor_store is context.tensor_store
 
-    def test_the_context_of_a_function_has_no_inputs_and_outputs(self) -> None:
+    def test_context_of_a_function_has_no_inputs_and_outputs(self) -> None:
         """They are its arguments, and what it returns."""
         context = contexts.context()
         for ask in (
@@ -125,7 +125,7 @@ class TestContext:
             with pytest.raises(errors.FailedPreconditionError, match="the context of a kernel that is a function"):
                 ask()
 
-    async def test_a_kernel_sees_the_frame_and_iteration_it_runs_in(self) -> None:
+    async def test_kernel_sees_the_frame_and_iteration_it_runs_in(self) -> None:
         from aexec.framework.kernel_contract.kernel_registry import kernel
         from aexec.framework.op_contract.op_registry import register_op
         from tests.support.programs.graphs import counting_loop
@@ -158,11 +158,11 @@ class TestKernelClasses:
         with pytest.raises(errors.UnimplementedError, match="OpKernel does not define compute"):
             OpKernel(construction()).compute(contexts.context())
 
-    async def test_so_has_the_asynchronous_one(self) -> None:
+    async def test_asynchronous_class_must_define_compute(self) -> None:
         with pytest.raises(errors.UnimplementedError, match="AsyncOpKernel does not define compute"):
             await AsyncOpKernel(construction()).compute(contexts.context())
 
-    def test_a_coroutine_function_makes_an_asynchronous_kernel(self) -> None:
+    def test_coroutine_function_makes_an_asynchronous_kernel(self) -> None:
         async def compute() -> None:
             """Nothing."""
 

@@ -50,7 +50,7 @@ class Scratch(OpKernel):
         del scratch
 
 
-async def test_a_traced_step_tells_what_its_kernels_allocated() -> None:
+async def test_traced_step_tells_what_its_kernels_allocated() -> None:
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [10], name="x")
         aexec.ops.call_scratch(x, name="y")
@@ -109,7 +109,7 @@ def unfit(c: OpKernelConstruction) -> Any:
     return lambda x: x
 
 
-async def test_what_a_kernel_keeps_and_what_it_needs_for_a_call_are_told_apart() -> None:
+async def test_kept_and_temporary_memory_are_told_apart() -> None:
     def stats(metadata: aexec.RunMetadata) -> Any:
         assert metadata.step_stats is not None
         return next(n for d in metadata.step_stats.dev_stats for n in d.node_stats if n.node_name == "y").memory_stats
@@ -128,7 +128,7 @@ async def test_what_a_kernel_keeps_and_what_it_needs_for_a_call_are_told_apart()
     assert (stats(second).temp_memory_size, stats(second).persistent_memory_size) == (12, 0)
 
 
-async def test_the_first_error_that_a_call_reports_is_the_nodes() -> None:
+async def test_first_error_that_a_call_reports_is_the_nodes() -> None:
     def build() -> Any:
         return aexec.ops.call_failing(aexec.placeholder("float32", [1], name="x"), name="y")
 
@@ -137,7 +137,7 @@ async def test_the_first_error_that_a_call_reports_is_the_nodes() -> None:
     assert caught.value.node == "y"
 
 
-async def test_the_first_error_that_a_builder_reports_is_the_nodes() -> None:
+async def test_first_error_that_a_builder_reports_is_the_nodes() -> None:
     def build() -> Any:
         return aexec.ops.call_unfit(aexec.placeholder("float32", [1], name="x"), name="y")
 
@@ -186,7 +186,7 @@ def nothing_forwarded_yet() -> None:
     forwarded.clear()
 
 
-async def test_an_input_that_nobody_else_has_is_forwarded() -> None:
+async def test_input_that_nobody_else_has_is_forwarded() -> None:
     def build() -> Any:
         x = aexec.placeholder("float32", [3], name="x")
         return aexec.ops.call_add_one(aexec.ops.square(x), [3])
@@ -195,7 +195,7 @@ async def test_an_input_that_nobody_else_has_is_forwarded() -> None:
     assert forwarded == [True]
 
 
-async def test_a_fed_array_is_never_forwarded() -> None:
+async def test_fed_array_is_never_forwarded() -> None:
     fed = np.array([1, 2, 3], np.float32)
 
     def build() -> Any:
@@ -206,7 +206,7 @@ async def test_a_fed_array_is_never_forwarded() -> None:
     np.testing.assert_array_equal(fed, [1, 2, 3])
 
 
-async def test_an_array_with_two_consumers_is_forwarded_to_the_last_at_most() -> None:
+async def test_array_with_two_consumers_is_forwarded_to_the_last_at_most() -> None:
     def build() -> Any:
         square = aexec.ops.square(aexec.placeholder("float32", [2], name="x"))
         return [aexec.ops.call_add_one(square, [2]), aexec.ops.call_add_one(square, [2]), square]
@@ -217,7 +217,7 @@ async def test_an_array_with_two_consumers_is_forwarded_to_the_last_at_most() ->
     np.testing.assert_array_equal(square, [1, 4])
 
 
-async def test_a_constant_is_never_forwarded() -> None:
+async def test_constant_is_never_forwarded() -> None:
     def build() -> Any:
         return aexec.ops.call_add_one(aexec.constant([1.0, 2.0]), [2])
 
@@ -233,7 +233,7 @@ async def test_lists_and_names() -> None:
     assert await run(build, {}) == [2, 4, 3]
 
 
-async def test_what_a_construction_tells() -> None:
+async def test_construction_has_ranges_and_signature_checks() -> None:
     def build() -> Any:
         return aexec.ops.call_add_one(aexec.constant([1.0]), [1], name="one")
 

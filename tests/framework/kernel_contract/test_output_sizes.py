@@ -50,12 +50,12 @@ def test_arrays_that_outgrow_a_number_of_elements(shapes: Any, most: int) -> Non
         ([(1, None), (128, None)], False),
     ],
 )
-def test_what_is_known_of_shapes_may_say_that_the_output_is_no_larger(shapes: Any, answer: bool) -> None:
+def test_known_shapes_may_bound_the_output(shapes: Any, answer: bool) -> None:
     assert is_as_large_as_an_input(shapes) is answer
 
 
 @given(st.data())
-def test_what_is_said_to_be_no_larger_is_not(data: st.DataObject) -> None:
+def test_bounded_output_is_no_larger_than_an_input(data: st.DataObject) -> None:
     shapes = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, min_side=1, max_side=3))
     known = [tuple(size if data.draw(st.booleans()) else None for size in dims) for dims in shapes.input_shapes]
     if is_as_large_as_an_input(known):
@@ -91,7 +91,7 @@ def test_costs_are_of_the_outputs_too(op: str, inputs: Any, attrs: Any, least: f
     assert least <= built.cost(*arrays) <= 1000 * least
 
 
-def test_an_op_that_broadcasts_needs_not_say_so() -> None:
+def test_op_that_broadcasts_needs_not_say_so() -> None:
     built, arrays, _ = build("Mul", [np.ones((3, 1)), np.ones((1, 4))])
     assert isinstance(built.cost, Broadcast)
     assert built.cost(*arrays) == 12 * built.cost.element_ns

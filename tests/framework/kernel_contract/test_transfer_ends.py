@@ -27,19 +27,19 @@ def ends(rendezvous: Rendezvous, made_on: Any = None, wanted_on: Any = None) -> 
     return SendEnd(meet, key_in, made_on), RecvEnd(meet, key_in, wanted_on, "node")
 
 
-def test_what_one_sends_the_other_gets() -> None:
+def test_sent_value_is_received() -> None:
     send, receive = ends(Rendezvous())
     context: Any = SimpleNamespace(params=None, loop=None, frame_iter=(3, 1))
     send(context, X)
     assert receive(context) is X
 
 
-def test_what_is_dead_is_none() -> None:
+def test_dead_value_is_none() -> None:
     _, receive = ends(Rendezvous())
     assert receive.take(Received(None, is_dead=True)) is None
 
 
-async def test_what_the_host_waits_for_is_pending() -> None:
+async def test_value_copied_to_the_host_is_pending() -> None:
     device = SimulatedDevice(SIM)
     _, receive = ends(Rendezvous())
     copied = receive.take(Received(device.copy_in(X, node="x"), send_args=device))
@@ -48,7 +48,7 @@ async def test_what_the_host_waits_for_is_pending() -> None:
     await device.close()
 
 
-async def test_what_is_on_the_device_where_it_is_wanted_is_not_copied() -> None:
+async def test_value_already_on_its_device_is_not_copied() -> None:
     device = SimulatedDevice(SIM)
     _, receive = ends(Rendezvous(), device, device)
     value = device.copy_in(X, node="x")

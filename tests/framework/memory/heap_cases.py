@@ -39,7 +39,7 @@ def looked_at() -> Iterator[list[int]]:
     gc.callbacks.remove(note)
 
 
-def test_nothing_is_collected_meanwhile(looked_at: list[int]) -> None:
+def test_paused_collector_collects_nothing(looked_at: list[int]) -> None:
     with collector_paused():
         kept = [[] for _ in range(10_000)]
         with collector_paused():
@@ -72,7 +72,7 @@ def test_cycles_among_it_are_collected_later() -> None:
     assert len(kept) == 200_000
 
 
-def test_what_a_program_has_frozen_stays_frozen() -> None:
+def test_objects_frozen_by_the_program_stay_frozen() -> None:
     gc.collect()
     freeze_heap()
     try:
@@ -86,7 +86,7 @@ def test_what_a_program_has_frozen_stays_frozen() -> None:
     assert gc.get_freeze_count() == 0
 
 
-def test_what_is_large_is_out_of_sight_until_the_last_of_it_is_gone() -> None:
+def test_large_objects_are_frozen_until_the_last_is_gone() -> None:
     first = [[] for _ in range(50_000)]
     keep_large()
     second = [[] for _ in range(50_000)]
@@ -132,14 +132,14 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     gc.unfreeze()
 
 
-def test_what_a_program_froze_itself_stays_so_when_much_was_made(frozen: int) -> None:
+def test_frozen_objects_stay_frozen_when_many_are_made(frozen: int) -> None:
     with collector_paused():
         kept = [[] for _ in range(200_000)]
     assert gc.get_freeze_count() == pytest.approx(frozen, abs=100)
     assert gc.is_tracked(kept)
 
 
-def test_and_when_something_large_comes_and_goes(frozen: int) -> None:
+def test_frozen_objects_stay_frozen_when_large_ones_come_and_go(frozen: int) -> None:
     class Cycle:
         def __init__(self) -> None:
             self.me = self
@@ -178,7 +178,7 @@ def test_full_collections_wait_for_an_idle_moment(looked_at: list[int]) -> None:
     assert kept
 
 
-def test_but_not_for_ever(looked_at: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_collection_is_not_postponed_for_ever(looked_at: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(garbage_collector, "monotonic", lambda: now)
     with collecting_when_asked():
@@ -191,7 +191,7 @@ def test_but_not_for_ever(looked_at: list[int], monkeypatch: pytest.MonkeyPatch)
         assert looked_at.count(2) == 1
 
 
-def test_a_program_that_does_not_ask_has_pythons_schedule(looked_at: list[int]) -> None:
+def test_program_that_does_not_ask_has_pythons_schedule(looked_at: list[int]) -> None:
     gc.collect()
     looked_at.clear()
     many_young_collections()
@@ -199,7 +199,7 @@ def test_a_program_that_does_not_ask_has_pythons_schedule(looked_at: list[int]) 
     assert 2 not in looked_at
 
 
-def test_what_a_program_froze_is_counted_once(frozen: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frozen_objects_are_counted_once(frozen: int, monkeypatch: pytest.MonkeyPatch) -> None:
     count = gc.get_freeze_count
     counted: list[int] = []
 

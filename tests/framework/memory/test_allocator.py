@@ -64,7 +64,7 @@ def test_sizes_and_ids_are_tracked_through_views():
         cpu.requested_size(np.zeros(3))
 
 
-def test_a_limit_holds_until_memory_comes_back():
+def test_limit_holds_until_memory_comes_back():
     cpu = CpuAllocator("small", limit_bytes=1000)
     kept = cpu.allocate(800)
     with pytest.raises(errors.ResourceExhaustedError, match="300 bytes wanted, 800 of 1000 bytes in use"):
@@ -132,7 +132,7 @@ def test_many_threads_allocate_and_drop():
     assert (stats.num_allocs, stats.bytes_in_use) == (800, 0)
 
 
-def test_a_tracking_allocator_records_what_goes_through_it():
+def test_tracking_allocator_records_what_goes_through_it():
     cpu = CpuAllocator()
     elsewhere = cpu.allocate(1000)
     tracking = TrackingAllocator(cpu)
@@ -160,7 +160,7 @@ def test_attributes_are_subsets_of_each_other():
     assert not (host | gpu).is_subset_of(host)
 
 
-def test_the_allocator_of_highest_priority_is_the_cpus(monkeypatch):
+def test_allocator_of_highest_priority_is_the_cpus(monkeypatch):
     monkeypatch.setattr(allocators, "_makers", dict(allocators._makers))
     monkeypatch.setattr(allocators, "_made", dict(allocators._made))
     assert allocators.cpu_allocator() is allocators.get_allocator("cpu")
@@ -174,7 +174,7 @@ def test_the_allocator_of_highest_priority_is_the_cpus(monkeypatch):
         allocators.get_allocator("gpu")
 
 
-def test_an_allocator_that_tracks_nothing_says_so():
+def test_allocator_that_tracks_nothing_says_so():
     class Plain(allocators.Allocator):
         name = "plain"
 
@@ -194,7 +194,7 @@ def test_an_allocator_that_tracks_nothing_says_so():
         plain.allocated_size(array)
 
 
-def test_an_array_at_the_address_of_a_dead_one_keeps_its_entry():
+def test_array_at_the_address_of_a_dead_one_keeps_its_entry():
     """Memory may die after a call has accounted for the dead, and its address be used again by that call."""
     cpu = CpuAllocator()
     first = cpu.allocate(100)

@@ -9,7 +9,7 @@ from pathlib import Path
 CASES = Path(__file__).with_name("heap_cases.py")
 
 
-def test_in_a_process_of_its_own() -> None:
+def test_heap_cases_pass_in_a_process_of_their_own() -> None:
     command = [sys.executable, "-m", "pytest", "--noconftest", "-p", "no:cacheprovider", "-q", CASES]
     process = subprocess.run(command, capture_output=True, text=True, cwd=CASES.parents[2])
     assert process.returncode == 0, process.stdout + process.stderr

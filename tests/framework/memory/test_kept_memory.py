@@ -33,7 +33,7 @@ def array(num_bytes: int = MB) -> Any:
     return np.zeros(num_bytes, np.uint8)
 
 
-def test_an_array_counts_once_and_until_its_memory_dies() -> None:
+def test_array_counts_once_and_until_its_memory_dies() -> None:
     session = account()
     kept = KeptMemory(session)
     value = array()
@@ -48,7 +48,7 @@ def test_an_array_counts_once_and_until_its_memory_dies() -> None:
     assert session.in_use < ROUGHLY
 
 
-def test_many_small_ones_count_too() -> None:
+def test_many_small_arrays_count() -> None:
     session = account()
     kept = KeptMemory(session)
     values = [np.zeros(100, np.uint8) for _ in range(10_000)]
@@ -68,7 +68,7 @@ def test_strings_count_with_their_contents_once() -> None:
     assert MB < kept.num_bytes < MB + ROUGHLY
 
 
-def test_what_does_not_fit_is_refused_as_a_whole() -> None:
+def test_arrays_that_do_not_fit_are_refused_together() -> None:
     session = account(3 * MB)
     kept = KeptMemory(session)
     first = array()
@@ -78,7 +78,7 @@ def test_what_does_not_fit_is_refused_as_a_whole() -> None:
     assert MB < session.in_use < MB + ROUGHLY
 
 
-def test_what_died_unseen_is_found_before_others_are_refused() -> None:
+def test_freed_memory_is_found_before_a_refusal() -> None:
     server = account(3 * MB)
     first, second = KeptMemory(account(None, server)), KeptMemory(account(None, server))
     values = [array(2 * MB)]
@@ -89,7 +89,7 @@ def test_what_died_unseen_is_found_before_others_are_refused() -> None:
     second.keep([other])
 
 
-def test_what_the_account_counts_already_is_not_counted_twice() -> None:
+def test_array_in_the_account_is_not_counted_twice() -> None:
     session = account()
     value = array()
     session.add(value, "n")
@@ -97,7 +97,7 @@ def test_what_the_account_counts_already_is_not_counted_twice() -> None:
     assert session.in_use == MB
 
 
-def test_what_is_somebody_elses_does_not_count() -> None:
+def test_memory_of_another_owner_does_not_count() -> None:
     session = account()
     kept = KeptMemory(session)
     value = array()
@@ -110,7 +110,7 @@ def test_what_is_somebody_elses_does_not_count() -> None:
     assert session.in_use == 0
 
 
-def test_a_resource_may_say_what_it_takes() -> None:
+def test_resource_may_say_what_it_takes() -> None:
     class Resource:
         pass
 

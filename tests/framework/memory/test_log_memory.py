@@ -30,7 +30,7 @@ def messages(caplog: pytest.LogCaptureFixture, kind: type) -> list[Any]:
     return [m for m in parsed if isinstance(m, kind)]
 
 
-def test_a_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_line(caplog: pytest.LogCaptureFixture) -> None:
     log_memory.record_step(7, "x:0->y:0//0/;1")
     assert caplog.messages == ['__LOG_MEMORY__ MemoryLogStep { step_id: 7 handle: "x:0->y:0//0/;1" }']
     assert log_memory.parse("12:00 DEBUG " + caplog.messages[0]) == proto.MemoryLogStep(
@@ -41,7 +41,7 @@ def test_a_line(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize(
     "line", ["hello", "__LOG_MEMORY__ GraphDef {  }", "__LOG_MEMORY__ MemoryLogStep { what: 1 }", ""]
 )
-def test_other_lines_are_none(line: str) -> None:
+def test_other_lines_are_not_parsed(line: str) -> None:
     assert log_memory.parse(line) is None
 
 
@@ -55,7 +55,7 @@ def test_raw_memory(caplog: pytest.LogCaptureFixture) -> None:
     assert (given.allocation_id, given.deferred) == (3, True)
 
 
-async def test_what_a_step_writes(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_of_a_step(caplog: pytest.LogCaptureFixture) -> None:
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [3], name="x")
         aexec.ops.square(aexec.ops.neg(x, name="n"), name="y")
@@ -78,7 +78,7 @@ async def test_what_a_step_writes(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize(
     ("logger", "level"), [("aexec.memory", logging.WARNING), ("", logging.DEBUG), ("aexec", logging.DEBUG)]
 )
-async def test_nothing_is_written_when_it_is_off(logger: str, level: int, caplog: pytest.LogCaptureFixture) -> None:
+async def test_disabled_log_writes_nothing(logger: str, level: int, caplog: pytest.LogCaptureFixture) -> None:
     """A program that debugs something else must not become many times slower: this logger itself has to be told."""
     caplog.set_level(logging.NOTSET, "aexec.memory")
     caplog.set_level(level, logger)
@@ -124,7 +124,7 @@ async def run(op: str, caplog: pytest.LogCaptureFixture, value: Any = None) -> i
         return step.id
 
 
-async def test_what_a_kernel_allocates(caplog: pytest.LogCaptureFixture) -> None:
+async def test_allocations_of_a_kernel_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     step_id = await run("test_log_kernel", caplog)
     made = messages(caplog, proto.MemoryLogTensorAllocation)
     assert [(m.step_id, m.kernel_name, m.tensor.shape.dim[0].size) for m in made] == [
@@ -152,7 +152,7 @@ async def test_raw_memory_of_a_kernel(caplog: pytest.LogCaptureFixture) -> None:
     assert not given.deferred
 
 
-async def test_an_output_that_is_an_input_has_more_than_one_reference(caplog: pytest.LogCaptureFixture) -> None:
+async def test_output_that_is_an_input_has_more_than_one_reference(caplog: pytest.LogCaptureFixture) -> None:
     await run("identity", caplog)
     (out,) = messages(caplog, proto.MemoryLogTensorOutput)
     assert not out.tensor.allocation_description.has_single_reference
@@ -172,7 +172,7 @@ async def test_constant_folding(caplog: pytest.LogCaptureFixture) -> None:
     assert [(m.kernel_name, m.tensor.allocation_description.requested_bytes) for m in folded] == [("folded", 8)]
 
 
-async def test_what_comes_from_outside(caplog: pytest.LogCaptureFixture) -> None:
+async def test_fed_and_kept_values_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     await run("neg", caplog, value=[1, 2, 3])
     (fed,) = messages(caplog, proto.MemoryLogRawAllocation)
     assert (fed.step_id, fed.operation, fed.num_bytes) == (SpecialStep.EXTERNAL_ALLOCATION, "feed x:0", 12)
@@ -187,7 +187,7 @@ async def test_what_comes_from_outside(caplog: pytest.LogCaptureFixture) -> None
     assert len(messages(caplog, proto.MemoryLogRawDeallocation)) == 1
 
 
-def test_a_tensor_read_from_a_message(caplog: pytest.LogCaptureFixture) -> None:
+def test_tensor_read_from_a_message(caplog: pytest.LogCaptureFixture) -> None:
     array = from_proto(proto.TensorProto(dtype=1, float_val=[1, 2], tensor_shape={"dim": [{"size": 2}]}))
     (made,) = messages(caplog, proto.MemoryLogTensorAllocation)
     assert (made.step_id, made.tensor.allocation_description.requested_bytes) == (
@@ -196,7 +196,7 @@ def test_a_tensor_read_from_a_message(caplog: pytest.LogCaptureFixture) -> None:
     )
 
 
-def test_a_buffer_of_the_network(caplog: pytest.LogCaptureFixture) -> None:
+def test_buffer_of_the_network(caplog: pytest.LogCaptureFixture) -> None:
     number = log_memory.record_network_buffer("body", b"12345")
     log_memory.record_network_buffer_freed("body", number)
     (taken,) = messages(caplog, proto.MemoryLogRawAllocation)
@@ -205,7 +205,7 @@ def test_a_buffer_of_the_network(caplog: pytest.LogCaptureFixture) -> None:
     assert (given.step_id, given.allocation_id) == (SpecialStep.NETWORK_BUFFER, taken.allocation_id)
 
 
-def test_what_nobody_answers_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_allocation_outside_of_steps_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     array = cpu_allocator().allocate_tensor([2], dtypes.float32)
     (made,) = messages(caplog, proto.MemoryLogTensorAllocation)
     assert (made.step_id, made.kernel_name) == (SpecialStep.UNKNOWN, "Unknown")
@@ -213,7 +213,7 @@ def test_what_nobody_answers_for(caplog: pytest.LogCaptureFixture) -> None:
     assert len(messages(caplog, proto.MemoryLogTensorDeallocation)) == 1
 
 
-async def test_a_sessions_config_turns_it_on(caplog: pytest.LogCaptureFixture) -> None:
+async def test_sessions_config_turns_it_on(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "aexec.memory")
     with aexec.Graph() as graph:
         aexec.ops.square(aexec.placeholder("float32", [3], name="x"), name="y")

@@ -17,7 +17,7 @@ def account(limit: int | None = None, within: MemoryAccount | None = None) -> Me
     return MemoryAccount("step", "step_bytes", limit, within)
 
 
-def test_a_buffer_counts_once_and_until_its_memory_dies() -> None:
+def test_buffer_counts_once_and_until_its_memory_dies() -> None:
     memory = account()
     array = np.zeros(100, np.uint8)
     memory.add(array, "a")
@@ -31,7 +31,7 @@ def test_a_buffer_counts_once_and_until_its_memory_dies() -> None:
     assert repr(memory) == "<MemoryAccount of a step: 0 bytes, at most 100>"
 
 
-def test_what_is_forgotten_is_gone_once() -> None:
+def test_forgotten_array_is_subtracted_once() -> None:
     memory = account()
     array = np.zeros(100, np.uint8)
     memory.add(array, "a")
@@ -48,7 +48,7 @@ def test_memory_that_is_nobodys_is_not_counted() -> None:
     assert memory.in_use == 0
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_reservation_beyond_the_limit_is_refused() -> None:
     memory = account(100)
     kept = np.zeros(60, np.uint8)
     memory.add(kept, "a")
@@ -62,7 +62,7 @@ def test_what_does_not_fit_is_refused() -> None:
     assert memory.peak == 90
 
 
-def test_more_than_was_reserved_is_found_afterwards() -> None:
+def test_excess_over_a_reservation_is_found_afterwards() -> None:
     memory = account(100)
     memory.check()
     made = np.zeros(101, np.uint8)
@@ -71,7 +71,7 @@ def test_more_than_was_reserved_is_found_afterwards() -> None:
         memory.check()
 
 
-def test_what_is_held_is_refused_as_a_whole() -> None:
+def test_held_values_are_refused_together() -> None:
     memory = account(100)
     known = np.zeros(50, np.uint8)
     memory.add(known, "a")
@@ -83,7 +83,7 @@ def test_what_is_held_is_refused_as_a_whole() -> None:
     memory.reserve(20)
 
 
-def test_a_report_names_the_nodes_with_most() -> None:
+def test_report_names_the_nodes_with_most() -> None:
     memory = account()
     arrays = [np.zeros(1000 * (i + 1), np.uint8) for i in range(12)]
     for i, array in enumerate(arrays):
@@ -114,7 +114,7 @@ class TestCallMemory:
         assert step.in_use == session.in_use == 700
         step.reserve(300)
 
-    def test_if_one_account_refuses_nothing_is_reserved_of_the_other(self) -> None:
+    def test_refusal_of_one_account_reserves_nothing_in_the_other(self) -> None:
         session = account(100)
         step = account(1000, session)
         with pytest.raises(errors.ResourceExhaustedError):
@@ -122,7 +122,7 @@ class TestCallMemory:
         session.limit = 1000
         step.reserve(1000)
 
-    def test_what_an_allocator_gives_is_of_what_was_reserved(self) -> None:
+    def test_allocation_uses_the_reservation(self) -> None:
         step = account(1000)
         call = CallMemory(step, "n")
         call.begin(600)
@@ -134,7 +134,7 @@ class TestCallMemory:
         assert step.in_use == 664
         step.reserve(336)
 
-    def test_a_failed_call_gives_back_all(self) -> None:
+    def test_failed_call_gives_back_all(self) -> None:
         step = account(1000)
         call = CallMemory(step, "n")
         call.begin(600)
@@ -142,7 +142,7 @@ class TestCallMemory:
         assert step.in_use == 0
         step.reserve(1000)
 
-    def test_what_cannot_be_written_to_is_the_sessions(self) -> None:
+    def test_read_only_value_counts_in_the_session(self) -> None:
         session = account()
         step = account(within=session)
         value = np.zeros(100, np.uint8)

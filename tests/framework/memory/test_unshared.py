@@ -21,7 +21,7 @@ def large(*shape: int) -> Any:
 
 
 class TestUnshared:
-    def test_only_in_the_list(self) -> None:
+    def test_array_held_by_the_list_alone_is_unshared(self) -> None:
         assert is_unshared([np.zeros(3)], 0)
 
     def test_held_elsewhere(self) -> None:
@@ -42,7 +42,7 @@ class TestUnshared:
             lambda: np.float32(1),
         ],
     )
-    def test_not_an_array_of_its_own(self, make: Any) -> None:
+    def test_view_or_foreign_array_is_not_unshared(self, make: Any) -> None:
         assert not is_unshared([make()], 0)
         copied = private_copy(make())
         assert copied.flags.owndata
@@ -55,7 +55,7 @@ class TestSingleReferences:
     def make(*_: Any) -> Any:
         return np.zeros(3)
 
-    def test_of_one_output(self) -> None:
+    def test_single_reference_of_one_output(self) -> None:
         out = self.make()
         assert single_references(out) == (True,)
         other = out
@@ -67,7 +67,7 @@ class TestSingleReferences:
         assert single_references(out) == (False,)
         del view
 
-    def test_of_several(self) -> None:
+    def test_single_references_of_several_outputs(self) -> None:
         held = np.zeros(3)
         out = (np.zeros(3), held, np.float32(1), CpuAllocator().allocate_tensor([3], dtypes.float32), None)
         assert single_references(out) == (True, False, False, True, False)
@@ -81,7 +81,7 @@ class TestForwardable:
         assert forwardable(part, [0]) is None
 
     @pytest.mark.parametrize("sequence", [list, tuple])
-    def test_nobody_else_has_it(self, sequence: Any) -> None:
+    def test_unshared_input_is_forwardable(self, sequence: Any) -> None:
         inputs = sequence([large()])
         assert forwardable(inputs, [0]) is inputs[0]
 
@@ -102,7 +102,7 @@ class TestForwardable:
         del array
         assert forwardable(inputs, [0, 1]) is None
 
-    def test_a_view_of_all_of_it(self) -> None:
+    def test_view_of_all_of_it(self) -> None:
         inputs = [large().reshape(2, -1, 1)]
         assert inputs[0].base is not None
         assert forwardable(inputs, [0]) is inputs[0]
@@ -114,7 +114,7 @@ class TestForwardable:
         del owner
         assert forwardable(inputs, [0]) is inputs[0]
 
-    def test_two_views_of_one_array(self) -> None:
+    def test_two_views_of_one_array_are_not_forwardable(self) -> None:
         array = large(2, SIZE)
         inputs = [array[0], array.reshape(-1)]
         del array
@@ -133,7 +133,7 @@ class TestForwardable:
             lambda: np.float32(1),
         ],
     )
-    def test_not_fit(self, make: Any) -> None:
+    def test_unsuitable_array_is_not_forwardable(self, make: Any) -> None:
         assert forwardable([make()], [0]) is None
 
     def test_read_only(self) -> None:
@@ -157,19 +157,19 @@ class TestForwardable:
             ((3, SIZE), (4, SIZE), None),
         ],
     )
-    def test_what_has_the_shape_of_the_output(self, first: Any, second: Any, taken: int | None) -> None:
+    def test_input_of_the_output_shape_is_forwardable(self, first: Any, second: Any, taken: int | None) -> None:
         inputs = [np.zeros(first, np.float32), np.zeros(second, np.float32)]
         found = forwardable(inputs, [0, 1])
         assert found is (None if taken is None else inputs[taken])
         if taken is not None:
             assert np.broadcast_shapes(first, second) == inputs[taken].shape
 
-    def test_only_among_the_positions(self) -> None:
+    def test_only_inputs_at_the_given_positions_are_forwardable(self) -> None:
         inputs = [large(), large()]
         assert forwardable(inputs, [1]) is inputs[1]
         assert forwardable(inputs, []) is None
 
-    def test_nothing_where_counts_are_approximate(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_approximate_counts_forward_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(unshared, "COUNTS_ARE_EXACT", False)
         assert forwardable([large()], [0]) is None
         assert not is_unshared([large()], 0)

@@ -129,7 +129,7 @@ def test_watch_takes_back_what_a_failing_library_registered(registry):
     assert registry.ops() == []
 
 
-def test_a_library_may_repeat_another_librarys_op_but_no_built_in_one(registry):
+def test_library_may_repeat_another_librarys_op_but_no_built_in_one(registry):
     register_op("BuiltIn()", registry=registry)
     with registry.watch():
         register_op("Shared(x: float)", registry=registry)

@@ -53,7 +53,7 @@ def test_broadcasting(x: Any, y: Any, want: Any) -> None:
     assert infer(common_shape_fns.broadcast_binary, y, x) == want
 
 
-def test_what_cannot_be_broadcast() -> None:
+def test_incompatible_shapes_are_refused() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="Dimensions must be equal, but are 2 and 3"):
         infer(common_shape_fns.broadcast_binary, (2,), (3,))
     lenient = {"incompatible_shape_error": False}
@@ -61,7 +61,7 @@ def test_what_cannot_be_broadcast() -> None:
     assert infer(common_shape_fns.broadcast_binary, (2,), (Q,), **lenient) is None
 
 
-def test_the_same_unknown_stays_itself() -> None:
+def test_same_unknown_stays_itself() -> None:
     shape = Shape((Q, 2))
     c = InferenceContext(OpDefBuilder("Any").output("y: float").finalize(), {}, [shape, shape], num_outputs=1)
     common_shape_fns.broadcast_binary(c)

@@ -48,7 +48,7 @@ class TestHandles:
         assert DimensionHandle is Dimension
         assert ShapeHandle is Shape
 
-    def test_a_dimension_or_a_constant(self) -> None:
+    def test_dimension_or_a_constant(self) -> None:
         some = Dimension(7)
         assert as_dimension(some) is some
         assert as_dimension(3).value == 3
@@ -79,13 +79,13 @@ class TestMerges:
         assert (c.input(0), c.input(1)) in c.merged_shapes
         assert {(a.value, b.value) for a, b in c.merged_dims} == {(None, 2), (3, None)}
 
-    def test_they_are_forgotten_when_something_is_relaxed(self) -> None:
+    def test_merges_are_forgotten_on_relax(self) -> None:
         c = context((None, 3), (2, None))
         c.merge(c.input(0), c.input(1))
         assert c.relax(Shape((2, 3)), Shape((4, 3))).dims == (None, 3)
         assert c.merged_shapes == c.merged_dims == []
 
-    def test_and_when_the_shape_function_fails(self) -> None:
+    def test_merges_are_forgotten_when_the_shape_function_fails(self) -> None:
         def fails(c: InferenceContext) -> None:
             c.merge(c.input(0), c.input(1))
             c.with_rank(c.input(0), 5)
@@ -95,14 +95,14 @@ class TestMerges:
             c.run(fails)
         assert c.merged_shapes == c.merged_dims == []
 
-    def test_what_contradicts(self) -> None:
+    def test_contradicting_shapes_are_refused(self) -> None:
         c = context((2, 3), (2, 4))
         with pytest.raises(errors.InvalidArgumentError, match="Dimension 1 in both shapes must be equal, but"):
             c.merge(c.input(0), c.input(1))
 
 
 class TestArguments:
-    def test_by_name(self) -> None:
+    def test_inputs_and_outputs_by_name(self) -> None:
         c = context((1,), (2,), (3,))
         assert [s.dims for s in c.input_named("rest")] == [(2,), (3,)]
         c.set_output_named("others", [c.input(2), c.input(1)])
@@ -126,7 +126,7 @@ class TestArguments:
 
 
 class TestValues:
-    def test_they_are_worked_out_only_when_asked_for(self) -> None:
+    def test_values_are_evaluated_on_request(self) -> None:
         asked: list[int] = []
 
         def evaluate(index: int) -> Any:
@@ -150,7 +150,7 @@ class TestValues:
         assert y.shape.dims == (3, None)
 
 
-def test_what_a_handle_refers_to_flows_along_its_edges() -> None:
+def test_handle_data_flows_along_edges() -> None:
     with aexec.Graph() as graph:
         handle = aexec.ops.var_handle_op(dtype="float32", shape=[2, None])
         value = aexec.ops.read_variable_op(aexec.ops.identity(handle), dtype="float32")
@@ -166,7 +166,7 @@ def test_what_a_handle_refers_to_flows_along_its_edges() -> None:
     ("padding", "stride", "size", "want"),
     [("VALID", 1, 5, 3), ("SAME", 1, 5, 5), ("SAME", 2, 5, 3), ("VALID", 2, 6, 2), ("VALID", 1, None, None)],
 )
-def test_the_output_size_of_a_convolution(padding: str, stride: int, size: int | None, want: int | None) -> None:
+def test_output_size_of_a_convolution(padding: str, stride: int, size: int | None, want: int | None) -> None:
     with aexec.Graph():
         x = aexec.placeholder("float32", [None, size, size, 2])
         window = aexec.placeholder("float32", [3, 3, 2, 7])
@@ -174,7 +174,7 @@ def test_the_output_size_of_a_convolution(padding: str, stride: int, size: int |
     assert y.shape.dims == (None, want, want, 7)
 
 
-def test_an_image_is_rows_columns_channels() -> None:
+def test_image_is_rows_columns_channels() -> None:
     """Shapes are row-major: [4, 6, 3] is four rows of six pixels of three channels."""
     image = np.arange(4 * 6 * 3).reshape(4, 6, 3)
     with aexec.Graph():

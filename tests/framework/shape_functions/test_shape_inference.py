@@ -46,12 +46,12 @@ class TestSubshape:
     def test_bounds(self, algebra: ShapeAlgebra, start: int, end: int | None, stride: int, want: tuple) -> None:
         assert algebra.subshape(Shape((2, 3, 4, 5)), start, end, stride).dims == want
 
-    def test_the_whole_is_the_same_shape(self, algebra: ShapeAlgebra) -> None:
+    def test_whole_is_the_same_shape(self, algebra: ShapeAlgebra) -> None:
         for dims in ((2, None), None):
             shape = Shape(dims)
             assert algebra.subshape(shape, 0) is shape
 
-    def test_of_unknown_rank(self, algebra: ShapeAlgebra) -> None:
+    def test_subshape_of_unknown_rank(self, algebra: ShapeAlgebra) -> None:
         assert algebra.subshape(Shape(None), 1).dims is None
 
     @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ class TestChecks:
             with pytest.raises(errors.InvalidArgumentError, match=f"^Shape must be {words} but is rank 2$"):
                 check(shape, rank)
 
-    def test_no_tensor_has_so_many_dimensions(self, algebra: ShapeAlgebra) -> None:
+    def test_excessive_rank_is_unknown(self, algebra: ShapeAlgebra) -> None:
         assert algebra.with_rank(Shape(None), 10**12).dims is None
         assert algebra.unknown_shape_of_rank(-1).dims is None
 
@@ -92,7 +92,7 @@ class TestChecks:
 
 
 class TestMerge:
-    def test_the_one_that_knows_everything_is_returned(self, algebra: ShapeAlgebra) -> None:
+    def test_one_that_knows_everything_is_returned(self, algebra: ShapeAlgebra) -> None:
         much, little, nothing = Shape((2, 3)), Shape((None, 3)), Shape(None)
         assert algebra.merge(much, little) is algebra.merge(little, much) is much
         assert algebra.merge(nothing, little) is algebra.merge(little, nothing) is little
@@ -152,13 +152,13 @@ class TestShapeValues:
         ("value", "want"),
         [([2, -1], (2, None)), ([], ()), (-1, None)],
     )
-    def test_what_a_value_says(self, value: Any, want: Any) -> None:
+    def test_shape_of_a_value(self, value: Any, want: Any) -> None:
         array = np.int64(value) if isinstance(value, int) else np.array(value, np.int32)
         c = context((2,), None, input_tensors=[None, np.asarray(array)])
         assert c.make_shape_from_shape_tensor_treat_scalar_as_unknown_shape(1).dims == want
 
     @pytest.mark.parametrize(("given", "want"), [((3,), (None, None, None)), ((None,), None), ((10**9,), None)])
-    def test_without_a_value_its_length_is_the_rank(self, given: Any, want: Any) -> None:
+    def test_length_of_an_unknown_value_is_the_rank(self, given: Any, want: Any) -> None:
         assert context((2,), given).make_shape_from_shape_tensor(1).dims == want
 
     @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ class TestShapeValues:
             (np.int32([[2]]), "Input tensor must be rank 1, but was rank 2"),
         ],
     )
-    def test_what_says_no_shape(self, value: Any, match: str) -> None:
+    def test_invalid_shape_values_are_refused(self, value: Any, match: str) -> None:
         with pytest.raises(errors.InvalidArgumentError, match=match):
             context().make_shape_from_tensor(value, Shape(value.shape))
 
@@ -218,7 +218,7 @@ class TestErrorText:
             (np.arange(300), "255...>"),
         ],
     )
-    def test_a_value(self, value: Any, want: str) -> None:
+    def test_value(self, value: Any, want: str) -> None:
         assert want in self.run(value, lambda c: c.input_tensor(1))
 
 
@@ -235,7 +235,7 @@ class TestHandleData:
         assert c.merge_handle_shapes_and_types(known, ()) is None
 
 
-def test_a_shape_of_inference_is_one_of_the_graph() -> None:
+def test_shape_of_inference_is_one_of_the_graph() -> None:
     shape = Shape((2, None))
     assert shape == PartialTensorShape([2, None])
     assert str(shape) == "[2,?]"

@@ -55,20 +55,20 @@ def info(node="v", **attrs) -> ContainerInfo:
     return ContainerInfo.from_attrs({k: v.encode() for k, v in attrs.items()}, node)
 
 
-def test_a_shared_name_is_the_name():
+def test_shared_name_is_the_name():
     assert info(container="c", shared_name="n") == ContainerInfo("c", "n")
 
 
-def test_the_default_container_is_localhost():
+def test_default_container_is_localhost():
     assert info(shared_name="n").container == "localhost"
     assert ContainerInfo.from_attrs({}, "v", use_node_name=True, default_container="d").container == "d"
 
 
-def test_a_variable_goes_by_its_nodes_name():
+def test_variable_goes_by_its_nodes_name():
     assert ContainerInfo.from_attrs({"shared_name": b""}, "scope/v", use_node_name=True).name == "scope/v"
 
 
-def test_others_get_a_private_name_with_a_number():
+def test_unnamed_resource_gets_a_private_name_with_a_number():
     first, second = info("q"), info("q")
     assert first.is_private
     assert first.name.endswith("_q")
@@ -76,14 +76,14 @@ def test_others_get_a_private_name_with_a_number():
     assert second.name == f"_{number + 1}_q"
 
 
-def test_an_anonymous_name_is_another_each_time():
+def test_anonymous_name_is_another_each_time():
     first, second = info(shared_name=ANONYMOUS_NAME), info(shared_name=ANONYMOUS_NAME)
     assert first.name.startswith("_AnonymousVar")
     assert first.is_private
     assert first != second
 
 
-def test_a_shared_name_must_not_begin_with_an_underscore():
+def test_shared_name_must_not_begin_with_an_underscore():
     with pytest.raises(errors.InvalidArgumentError) as caught:
         info(shared_name="_x")
     assert caught.value.message == "shared_name cannot start with '_':_x"
@@ -106,17 +106,17 @@ def test_containers_that_are_fine(container):
 HANDLE = ResourceHandle.of_type(Var, ContainerInfo("c", "n"), CPU0, [(dtypes.float32, PartialTensorShape([2, None]))])
 
 
-def test_a_handle_survives_the_wire():
+def test_handle_survives_the_wire():
     assert ResourceHandle.from_proto(HANDLE.to_proto()) == HANDLE
     assert ResourceHandle.from_proto(proto.ResourceHandleProto()) == ResourceHandle()
 
 
-def test_a_handle_tensor_survives_the_wire():
+def test_handle_tensor_survives_the_wire():
     message = tensor_codec.to_proto(make_handle_tensor(HANDLE), dtypes.resource)
     assert handle_from_tensor(tensor_codec.from_proto(message)) == HANDLE
 
 
-def test_a_handle_tensor_is_a_read_only_scalar():
+def test_handle_tensor_is_a_read_only_scalar():
     tensor = make_handle_tensor(HANDLE)
     assert tensor.shape == ()
     assert tensor.dtype == object
@@ -134,12 +134,12 @@ def test_a_handle_tensor_is_a_read_only_scalar():
         (np.array(1.0), "expected a resource handle, got float"),
     ],
 )
-def test_what_is_no_handle(tensor, message):
+def test_invalid_handle_is_refused(tensor, message):
     with pytest.raises(errors.InvalidArgumentError, match=message):
         handle_from_tensor(tensor)
 
 
-def test_a_handle_to_another_type_is_refused():
+def test_handle_to_another_type_is_refused():
     with pytest.raises(errors.InvalidArgumentError) as caught:
         handle_from_tensor(make_handle_tensor(HANDLE), Queue)
     assert caught.value.message == (
@@ -149,7 +149,7 @@ def test_a_handle_to_another_type_is_refused():
     )
 
 
-def test_a_handle_of_unknown_type_is_taken_for_any():
+def test_handle_of_unknown_type_is_taken_for_any():
     handle = ResourceHandle(container="c", name="n")
     assert handle_from_tensor(make_handle_tensor(handle), Queue) is handle
 
@@ -207,13 +207,13 @@ def test_lookup_by_handle(manager):
         manager.lookup_handle(HANDLE, Queue)
 
 
-def test_a_handle_of_another_device_is_refused(manager):
+def test_handle_of_another_device_is_refused(manager):
     with pytest.raises(errors.InvalidArgumentError) as caught:
         manager.lookup_handle(ResourceHandle(CPU1, "c", "n"), Var)
     assert caught.value.message == f"Trying to access resource n located in device {CPU1} from device {CPU0}"
 
 
-def test_a_manager_of_no_device_takes_handles_of_any():
+def test_manager_of_no_device_takes_handles_of_any():
     manager = ResourceManager()
     manager.create("c", "n", Var())
     assert manager.lookup_handle(HANDLE, Var)
@@ -224,7 +224,7 @@ def test_lookup_or_create_makes_once(manager):
     assert manager.lookup_or_create("c", "n", Var, Var) is made
 
 
-def test_a_failing_maker_leaves_nothing(manager):
+def test_failing_maker_leaves_nothing(manager):
     def fail():
         raise errors.ResourceExhaustedError("no room")
 
@@ -233,12 +233,12 @@ def test_a_failing_maker_leaves_nothing(manager):
     assert manager.statistics().containers == 0
 
 
-def test_a_maker_may_make_other_resources(manager):
+def test_maker_may_make_other_resources(manager):
     manager.lookup_or_create("c", "n", Var, lambda: manager.lookup_or_create("c", "m", Var, Var))
     assert manager.lookup("c", "n", Var) is manager.lookup("c", "m", Var)
 
 
-def test_of_racing_callers_one_makes(manager):
+def test_one_of_racing_callers_makes_the_resource(manager):
     start, made, got = threading.Barrier(8), [], []
 
     def make() -> Var:
@@ -303,7 +303,7 @@ def test_cleanup_closes_all_of_one_container(manager):
     assert [v.closed for v in variables] == [0, 1, 1]
 
 
-def test_a_steps_container_goes_with_the_step(manager):
+def test_steps_container_goes_with_the_step(manager):
     variable = Var()
     manager.create(step_container(12), "ta", variable)
     manager.cleanup_step(11)
@@ -322,7 +322,7 @@ def test_clear_closes_everything(manager):
     assert manager.statistics().resources == 0
 
 
-def test_one_that_fails_to_close_does_not_keep_others_open(manager, caplog):
+def test_failing_close_does_not_keep_others_open(manager, caplog):
     class Broken:
         def close(self) -> None:
             raise errors.InternalError("stuck")

@@ -24,12 +24,12 @@ def manager_with(value: float) -> ResourceManager:
 
 
 class TestVariableLookup:
-    def test_the_same_variable_as_long_as_it_is_there(self) -> None:
+    def test_same_variable_as_long_as_it_is_there(self) -> None:
         lookup, manager, tensor = VariableLookup(), manager_with(1), handle()
         variable = lookup(manager, tensor)
         assert lookup(manager, tensor) is variable is manager.find("c", "v", ResourceVariable)
 
-    def test_a_variable_that_is_made_anew_is_found(self) -> None:
+    def test_variable_that_is_made_anew_is_found(self) -> None:
         lookup, manager, tensor = VariableLookup(), manager_with(1), handle()
         held = lookup(manager, tensor)
         manager.delete("c", "v", ResourceVariable)
@@ -42,7 +42,7 @@ class TestVariableLookup:
             lookup(manager, tensor)
         assert held.closed
 
-    def test_a_removed_variable_is_not_kept(self) -> None:
+    def test_removed_variable_is_not_kept(self) -> None:
         lookup, manager, tensor = VariableLookup(), manager_with(1), handle()
         alive = weakref.ref(lookup(manager, tensor))
         manager.cleanup("c")
@@ -53,7 +53,7 @@ class TestVariableLookup:
         one, two = manager_with(1), manager_with(2)
         assert [lookup(m, tensor).value.item() for m in (one, two, one)] == [1, 2, 1]
 
-    def test_a_handle_that_can_be_changed_is_looked_at_each_time(self) -> None:
+    def test_handle_that_can_be_changed_is_looked_at_each_time(self) -> None:
         lookup, manager = VariableLookup(), manager_with(1)
         manager.create("c", "w", ResourceVariable(dtypes.float32, np.float32(2)))
         tensor = handle().copy()

@@ -51,14 +51,14 @@ class TestSessionState:
 
 
 class TestTensorStore:
-    def test_only_fetched_ones_are_saved(self) -> None:
+    def test_only_fetched_tensors_are_saved(self) -> None:
         store, state = TensorStore(), SessionState()
         store.add_tensor("a", np.zeros(1), "a;0;d")
         store.add_tensor("b", np.ones(1), "b;1;d")
         store.save_tensors(["x:0", "b:0", "b"], state)
         assert list(state.tensors()) == ["b;1;d"]
 
-    def test_one_tensor_a_node(self) -> None:
+    def test_second_tensor_of_a_node_is_refused(self) -> None:
         store = TensorStore()
         store.add_tensor("a", np.zeros(1), "a;0;d")
         with pytest.raises(errors.InvalidArgumentError, match="Failed to add a tensor with name 'a'"):
@@ -81,7 +81,7 @@ class TestTensorStore:
         held[0] = 1
         assert kept[0] == 0
 
-    def test_all_or_none(self) -> None:
+    def test_tensors_are_saved_all_or_none(self) -> None:
         store, state = TensorStore(), SessionState(limit=10)
         for name in "ab":
             store.add_tensor(name, np.zeros(8, np.int8), name)

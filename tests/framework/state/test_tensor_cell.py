@@ -29,7 +29,7 @@ def add_one(value: Any, out: Any) -> Any:
 
 
 class TestUpdate:
-    def test_in_place_if_nobody_holds_the_value(self) -> None:
+    def test_unshared_value_is_updated_in_place(self) -> None:
         c = cell(1, 2)
         before = address(c)
         c.update(add_one)
@@ -37,7 +37,7 @@ class TestUpdate:
         assert address(c) == before
 
     @pytest.mark.parametrize("hold", [lambda v: v, lambda v: v[:1], lambda v: v.reshape(2, 1)[::-1].T, memoryview])
-    def test_a_copy_if_somebody_does(self, hold: Any) -> None:
+    def test_copy_if_somebody_does(self, hold: Any) -> None:
         c = cell(1, 2)
         held = hold(c.value)
         kept = np.array(held)
@@ -57,7 +57,7 @@ class TestUpdate:
         with pytest.raises(ValueError, match="WRITEABLE"):
             c.value[:1].flags.writeable = True
 
-    def test_an_update_that_fails_leaves_it_as_it_was(self) -> None:
+    def test_update_that_fails_leaves_it_as_it_was(self) -> None:
         c = cell(1, 2)
 
         def fail(value: Any, out: Any) -> Any:
@@ -88,7 +88,7 @@ class TestUpdate:
         assert c.value is None
 
     @given(st.lists(st.tuples(st.sampled_from(["update", "write", "hold", "drop", "set"]), st.integers(0, 3))))
-    def test_what_was_read_never_changes(self, actions: list[tuple[str, int]]) -> None:
+    def test_read_value_never_changes(self, actions: list[tuple[str, int]]) -> None:
         c, model, held = cell(0, 0, 0, 0), [0.0] * 4, []
         for action, i in actions:
             if action == "update":
@@ -119,14 +119,14 @@ class TestWriting:
         assert (a.value.tolist(), b.value.tolist()) == ([3], [20])
         assert (address(a), address(b)) == addresses
 
-    def test_one_named_twice_is_there_twice(self) -> None:
+    def test_cell_named_twice_gives_one_array_twice(self) -> None:
         a = cell(1)
         with Writing(a, a) as (x, y):
             assert x is y
             x += 1
         assert a.value.tolist() == [2]
 
-    def test_what_was_read_before_stays(self) -> None:
+    def test_value_read_before_stays(self) -> None:
         a, b = cell(1), cell(2)
         held = a.value
         with Writing(a, b) as (x, y):
@@ -134,7 +134,7 @@ class TestWriting:
             y += 1
         assert (held.tolist(), a.value.tolist(), b.value.tolist()) == ([1], [2], [3])
 
-    def test_one_without_value_leaves_the_others_alone(self) -> None:
+    def test_cell_without_a_value_leaves_the_others_alone(self) -> None:
         a, b = cell(1), TensorCell(dtypes.float32)
         for cells in ((a, b), (b, a)):
             with pytest.raises(errors.FailedPreconditionError), Writing(*cells):
@@ -142,7 +142,7 @@ class TestWriting:
         a.update(add_one)
         assert a.value.tolist() == [2]
 
-    async def test_a_large_copy_is_not_made_on_the_loop(self) -> None:
+    async def test_large_copy_is_not_made_on_the_loop(self) -> None:
         c = TensorCell(dtypes.float32, np.zeros(4_000_000, np.float32))
         with Writing(c) as (array,):  # nobody else has it: nothing is copied
             array[0] = 1
@@ -157,7 +157,7 @@ class TestWriting:
         await asyncio.to_thread(in_a_thread)
         assert (held[0], c.value[0]) == (1, 2)
 
-    async def test_a_thread_may_do_what_takes_long(self) -> None:
+    async def test_thread_may_do_what_takes_long(self) -> None:
         done = []
         with pytest.raises(NeedsThreadError):
             check_inline(1e12)
@@ -166,7 +166,7 @@ class TestWriting:
 
 
 class TestWaiting:
-    async def test_the_loop_is_told_to_come_again(self) -> None:
+    async def test_loop_is_told_to_come_again(self) -> None:
         """Who reads, assigns or updates while a thread writes is postponed until it has written."""
         c = cell(1)
         began, go_on = threading.Event(), threading.Event()

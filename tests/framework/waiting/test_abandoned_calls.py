@@ -9,7 +9,7 @@ from aexec.framework.waiting.intra_op import in_pieces
 from aexec.framework.waiting.loop_budget import giving_way, let_others_run
 
 
-def test_whoever_asks_learns_that_a_call_was_abandoned() -> None:
+def test_abandoned_call_raises_on_the_next_check() -> None:
     call = CallInThread()
     with call.running():
         check_wanted()
@@ -58,6 +58,6 @@ def test_call_that_finishes_is_waited_for() -> None:
             raise AssertionError("it began to change what nobody waits for")
 
 
-def test_what_no_thread_does_is_finished() -> None:
+def test_finishing_without_a_thread_is_not_interrupted() -> None:
     with finishing():
         check_wanted()

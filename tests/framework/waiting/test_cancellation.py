@@ -38,7 +38,7 @@ def register(manager: CancellationManager, callback) -> int:
     return token
 
 
-def test_a_new_manager_is_active():
+def test_new_manager_is_active():
     manager = CancellationManager()
     assert not manager.is_cancelled
     assert not manager.is_cancelling
@@ -81,7 +81,7 @@ def test_cancel_before_register_refuses_the_callback():
     assert call.count == 0
 
 
-def test_a_token_takes_one_callback():
+def test_token_takes_one_callback():
     manager = CancellationManager()
     token = register(manager, Calls())
     with pytest.raises(errors.InternalError, match="token 0 has a callback already"):
@@ -141,7 +141,7 @@ def test_deregistering_within_a_callback_of_the_same_manager_is_an_error():
     assert raised == [True]
 
 
-def test_a_callback_that_raises_does_not_keep_others_from_being_called(caplog):
+def test_callback_that_raises_does_not_keep_others_from_being_called(caplog):
     manager, calls = CancellationManager(), [Calls(), Calls()]
 
     def broken() -> None:
@@ -156,7 +156,7 @@ def test_a_callback_that_raises_does_not_keep_others_from_being_called(caplog):
     assert "callback broke" in caplog.text
 
 
-def test_an_interrupt_in_a_callback_is_raised_after_all_were_called():
+def test_interrupt_in_a_callback_is_raised_after_all_were_called():
     manager, calls = CancellationManager(), [Calls(), Calls()]
 
     def interrupted() -> None:
@@ -233,7 +233,7 @@ async def test_closing_a_session_names_the_operation_that_waited_wherever(where)
     assert all(isinstance(task.exception(), errors.CancelledError) for task in waiting)
 
 
-def test_a_child_of_a_cancelled_parent_is_born_cancelled():
+def test_child_of_a_cancelled_parent_is_born_cancelled():
     parent = CancellationManager()
     status = errors.CancelledError("gone")
     parent.start_cancel_with_status(status)
@@ -242,7 +242,7 @@ def test_a_child_of_a_cancelled_parent_is_born_cancelled():
     assert child.status is status
 
 
-def test_a_child_of_a_cancelling_parent_is_born_cancelled():
+def test_child_of_a_cancelling_parent_is_born_cancelled():
     parent, born = CancellationManager(), []
     register(parent, lambda: born.append(CancellationManager(parent).is_cancelled))
     parent.start_cancel()
@@ -277,7 +277,7 @@ def test_close_is_idempotent_and_refuses_callbacks_from_then_on():
     assert not manager.start_cancel()
 
 
-def test_a_callback_may_close_its_own_manager():
+def test_callback_may_close_its_own_manager():
     parent = CancellationManager()
     child = CancellationManager(parent)
     register(parent, child.close)
@@ -300,7 +300,7 @@ def test_a_callback_may_close_its_own_manager():
         (CancelReason(CancelSource.SIBLING_FAILED, "q/enqueue"), errors.CancelledError, "{{node q/enqueue}}", True),
     ],
 )
-def test_a_reason_becomes_the_status(reason, error, text, derived):
+def test_reason_becomes_the_status(reason, error, text, derived):
     manager = CancellationManager()
     manager.start_cancel(reason)
     assert type(manager.status) is error
@@ -454,7 +454,7 @@ def test_racing_children_are_all_cancelled():
         assert all(child.cancel_requested for child in children)
 
 
-def test_of_racing_cancels_one_acts():
+def test_one_of_racing_cancels_acts():
     manager, start, won = CancellationManager(), threading.Barrier(8), []
 
     def cancel() -> None:
@@ -515,7 +515,7 @@ async def test_wait_on_a_cancelled_manager_raises_and_completes_the_future():
     assert future.done()
 
 
-async def test_a_done_future_wins_over_a_cancelled_manager():
+async def test_done_future_wins_over_a_cancelled_manager():
     manager = CancellationManager()
     manager.start_cancel()
     future = asyncio.get_running_loop().create_future()
@@ -523,7 +523,7 @@ async def test_a_done_future_wins_over_a_cancelled_manager():
     assert await wait(manager, future) == "taken"
 
 
-async def test_a_result_delivered_before_the_cancel_is_returned():
+async def test_result_delivered_before_the_cancel_is_returned():
     manager = CancellationManager()
     future = asyncio.get_running_loop().create_future()
     waiting = asyncio.ensure_future(wait(manager, future))
@@ -555,7 +555,7 @@ async def test_cancelling_the_waiting_task_deregisters():
     assert "0 callbacks" in repr(manager)
 
 
-async def test_a_result_that_the_cancelled_task_cannot_take_is_given_back():
+async def test_result_that_the_cancelled_task_cannot_take_is_given_back():
     manager, given_back = CancellationManager(), []
     future = asyncio.get_running_loop().create_future()
     waiting = asyncio.ensure_future(wait(manager, future, give_back=given_back.append))
@@ -567,7 +567,7 @@ async def test_a_result_that_the_cancelled_task_cannot_take_is_given_back():
     assert given_back == ["item"]
 
 
-async def test_an_error_that_the_cancelled_task_cannot_take_is_dropped_quietly():
+async def test_error_that_the_cancelled_task_cannot_take_is_dropped_quietly():
     manager, given_back = CancellationManager(), []
     future = asyncio.get_running_loop().create_future()
     waiting = asyncio.ensure_future(wait(manager, future, give_back=given_back.append))
@@ -579,7 +579,7 @@ async def test_an_error_that_the_cancelled_task_cannot_take_is_dropped_quietly()
     assert given_back == []
 
 
-def test_a_loop_that_has_closed_is_no_obstacle_to_cancelling():
+def test_loop_that_has_closed_is_no_obstacle_to_cancelling():
     manager = CancellationManager()
     loop = asyncio.new_event_loop()
     future = loop.create_future()

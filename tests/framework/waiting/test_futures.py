@@ -8,19 +8,19 @@ import pytest
 from aexec.framework.waiting.futures import PromptOutputs, complete_from, complete_on_loop
 
 
-async def test_on_its_own_loop_a_future_is_completed_at_once():
+async def test_future_is_completed_at_once_on_its_own_loop():
     future = asyncio.get_running_loop().create_future()
     complete_on_loop(future, lambda f: f.set_result(1))
     assert future.result() == 1
 
 
-async def test_from_another_thread_it_is_completed_by_the_loop():
+async def test_future_is_completed_by_its_loop_from_another_thread():
     future = asyncio.get_running_loop().create_future()
     await asyncio.to_thread(complete_on_loop, future, lambda f: f.set_result(1))
     assert await future == 1
 
 
-async def test_from_another_loop_it_is_completed_by_its_own():
+async def test_future_is_completed_by_its_own_loop_from_another_loop():
     future = asyncio.get_running_loop().create_future()
 
     async def elsewhere() -> None:
@@ -30,7 +30,7 @@ async def test_from_another_loop_it_is_completed_by_its_own():
     assert await future == 1
 
 
-async def test_a_done_future_is_left_alone():
+async def test_done_future_is_left_alone():
     future, late = asyncio.get_running_loop().create_future(), []
     future.cancel()
     complete_on_loop(future, lambda f: f.set_result(1), lambda: late.append(1))
@@ -39,7 +39,7 @@ async def test_a_done_future_is_left_alone():
     assert late == [1, 2]
 
 
-def test_a_closed_loop_is_too_late():
+def test_closed_loop_is_too_late():
     loop, late = asyncio.new_event_loop(), []
     future = loop.create_future()
     loop.close()
@@ -47,7 +47,7 @@ def test_a_closed_loop_is_too_late():
     assert late == [1]
 
 
-async def test_one_is_completed_as_another_is():
+async def test_future_is_completed_as_its_source():
     loop = asyncio.get_running_loop()
     for source in (Future(), loop.create_future()):
         future = loop.create_future()
@@ -61,7 +61,7 @@ async def test_one_is_completed_as_another_is():
         await future
 
 
-async def test_neither_cancels_the_other():
+async def test_future_and_source_do_not_cancel_each_other():
     loop = asyncio.get_running_loop()
     source, future = loop.create_future(), loop.create_future()
     complete_from(source, future)

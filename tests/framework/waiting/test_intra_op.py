@@ -36,13 +36,13 @@ def test_each_piece_is_done_once(helpers: HelperThreads) -> None:
     assert sorted(done) == list(range(1000))
 
 
-def test_so_many_pieces_may_be_in_work_at_once(helpers: HelperThreads) -> None:
+def test_pieces_at_once_are_bounded_by_the_threads(helpers: HelperThreads) -> None:
     assert at_once(5) == 1
     with helpers.for_kernel():
         assert [at_once(pieces) for pieces in (0, 1, 2, 50)] == [1, 1, 2, helpers.threads]
 
 
-def test_a_kernel_has_the_help_of_another_thread(helpers: HelperThreads) -> None:
+def test_kernel_has_the_help_of_another_thread(helpers: HelperThreads) -> None:
     both = threading.Barrier(2, timeout=60)  # nobody gets past it alone
     threads = set()
 
@@ -77,7 +77,7 @@ def test_helpers_of_an_abandoned_call_end_within_their_piece(helpers: HelperThre
         in_pieces(2, lambda _: (both.wait(), check_wanted()))  # the next call of these threads is none of that one's
 
 
-def test_a_kernel_has_no_help_while_another_one_uses_the_cores(helpers: HelperThreads) -> None:
+def test_kernel_has_no_help_while_another_one_uses_the_cores(helpers: HelperThreads) -> None:
     threads = set()
     others_turn, ours = threading.Event(), threading.Event()
 
@@ -104,7 +104,7 @@ def test_pieces_of_pieces(helpers: HelperThreads) -> None:
 
 
 @pytest.mark.parametrize("fails", ["helper", "own thread"])
-def test_what_a_piece_raises_is_raised_and_no_further_one_begins(helpers: HelperThreads, fails: str) -> None:
+def test_exception_of_a_piece_is_raised_and_stops_the_rest(helpers: HelperThreads, fails: str) -> None:
     both = threading.Barrier(2, timeout=60)
     own, done = threading.current_thread(), []
 
@@ -123,7 +123,7 @@ def test_what_a_piece_raises_is_raised_and_no_further_one_begins(helpers: Helper
     assert len(done) < 10_000_000
 
 
-def test_the_event_loop_has_help_until_the_session_is_closed() -> None:
+def test_event_loop_has_help_until_the_session_is_closed() -> None:
     helpers, both, threads = HelperThreads(2), threading.Barrier(2, timeout=60), set()
     use_helpers(helpers)
     in_pieces(2, lambda _: both.wait())
@@ -134,7 +134,7 @@ def test_the_event_loop_has_help_until_the_session_is_closed() -> None:
     assert threads == {threading.current_thread()}
 
 
-def test_a_helper_does_something_first() -> None:
+def test_helper_does_something_first() -> None:
     begun: list[str] = []
     helpers, both = HelperThreads(2, lambda: begun.append("begun")), threading.Barrier(2, timeout=60)
     with helpers.for_kernel():
@@ -145,7 +145,7 @@ def test_a_helper_does_something_first() -> None:
     assert begun == ["begun"]
 
 
-def test_a_helper_that_has_not_begun_is_not_waited_for() -> None:
+def test_helper_that_has_not_begun_is_not_waited_for() -> None:
     begins, both = threading.Event(), threading.Barrier(2, timeout=60)
 
     def begin() -> None:
@@ -192,7 +192,7 @@ def helpers_of(helpers: HelperThreads, together: int) -> int:
     return len(threads) - 1
 
 
-def test_a_helper_that_nobody_asks_ends(monkeypatch: pytest.MonkeyPatch, helpers: HelperThreads) -> None:
+def test_helper_that_nobody_asks_ends(monkeypatch: pytest.MonkeyPatch, helpers: HelperThreads) -> None:
     monkeypatch.setattr(intra_op, "_IDLE_SECONDS", 0.01)
     threads: list[threading.Thread] = []
     both = threading.Barrier(2, timeout=60)
@@ -225,7 +225,7 @@ def test_threads_end_with_their_owner() -> None:
     assert not threads[0].is_alive()
 
 
-def test_what_a_piece_raised_is_kept_by_nobody(helpers: HelperThreads) -> None:
+def test_exception_of_a_piece_is_not_kept(helpers: HelperThreads) -> None:
     class Large:
         pass
 

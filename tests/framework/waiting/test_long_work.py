@@ -36,14 +36,14 @@ def test_elsewhere_it_does_nothing() -> None:
     assert list(taken_from([1, 2, 3])) == [3, 2, 1]
 
 
-def test_what_was_called_off_before_does_not_begin() -> None:
+def test_work_called_off_before_does_not_begin() -> None:
     work = LongWork()
     work.call_off()
     with pytest.raises(CalledOffError):
         work.do(lambda: pytest.fail("it began"))
 
 
-async def test_whoever_leaves_calls_it_off() -> None:
+async def test_cancelled_waiter_calls_the_work_off() -> None:
     begun = threading.Event()
 
     def forever() -> None:
@@ -178,7 +178,7 @@ def test_short_work_that_takes_long_ends_at_the_first_item_after() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 1000])
-def test_what_frees_goes_to_its_end_within_short_work(size: int) -> None:
+def test_finaliser_runs_to_its_end_within_short_work(size: int) -> None:
     """A finaliser may run amid any work, and would leave half of what it is to free."""
     passed: list[int] = []
 

@@ -22,7 +22,7 @@ from aexec.framework.waiting.loop_budget import (
 )
 
 
-def test_what_is_allowed_grows_with_the_slice() -> None:
+def test_budget_grows_with_the_slice() -> None:
     short, long = LoopBudget(1e-3), LoopBudget(10e-3)
     assert long.inline_ns == 10 * short.inline_ns
     assert long.pieces(1000.0) == 10 * short.pieces(1000.0)
@@ -38,7 +38,7 @@ def test_work_shorter_than_a_hop_never_goes_to_a_thread() -> None:
     assert tiny.pieces(1e9) == tiny.plan_nodes == 1
 
 
-async def test_a_check_asks_the_budget_of_the_slice_that_the_loop_is_in() -> None:
+async def test_check_asks_the_budget_of_the_slice_that_the_loop_is_in() -> None:
     before = current_budget()
     try:
         use_budget(LoopBudget(10e-3))
@@ -50,7 +50,7 @@ async def test_a_check_asks_the_budget_of_the_slice_that_the_loop_is_in() -> Non
         use_budget(before)
 
 
-async def test_a_thread_has_the_default_budget_and_may_take_its_time() -> None:
+async def test_thread_has_the_default_budget_and_may_take_its_time() -> None:
     before = current_budget()
     try:
         use_budget(LoopBudget(1e-6))
@@ -68,7 +68,7 @@ class Clock:
         monkeypatch.setattr(loop_budget.time, "perf_counter", lambda: self.now)
 
 
-def test_a_piece_is_as_long_as_those_before_it_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_piece_is_as_long_as_those_before_it_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     pace = Pace(10_000)
     sizes = []
@@ -79,7 +79,7 @@ def test_a_piece_is_as_long_as_those_before_it_tell(monkeypatch: pytest.MonkeyPa
     assert sizes == [16, 128, 1024, 8192, 10_000, 10_000, 10_000, 8, 8, 8, 1, 8]
 
 
-def test_who_works_gives_way_once_in_a_slice_however_long_an_item_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_gives_way_once_a_slice_however_long_an_item_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, gave_way = Clock(monkeypatch), list[float]()
     monkeypatch.setattr(loop_budget, "let_others_run", lambda: gave_way.append(clock.now))
     for _ in giving_way(range(100), 1e3):  # it is said to be a microsecond
@@ -87,7 +87,7 @@ def test_who_works_gives_way_once_in_a_slice_however_long_an_item_takes(monkeypa
     assert gave_way == pytest.approx([0.01 * n for n in range(16, 100)])
 
 
-async def test_who_works_on_the_event_loop_gives_no_way(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_work_on_the_event_loop_does_not_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would do nothing there, and small calls are not to pay for looking at the clock."""
     clock, gave_way = Clock(monkeypatch), list[float]()
     monkeypatch.setattr(loop_budget, "let_others_run", lambda: gave_way.append(clock.now))
@@ -98,7 +98,7 @@ async def test_who_works_on_the_event_loop_gives_no_way(monkeypatch: pytest.Monk
     assert seen == [*range(100)] and not gave_way
 
 
-def test_who_waits_for_the_interpreter_gets_it_between_two_pieces() -> None:
+def test_waiting_thread_gets_the_interpreter_between_two_pieces() -> None:
     """Although the interpreter, left to itself, would not switch threads for an hour."""
     events: list[str] = []
     ready = threading.Event()

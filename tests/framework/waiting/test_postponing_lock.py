@@ -11,7 +11,7 @@ from aexec.framework.waiting.inline_call import PostponedError
 from aexec.framework.waiting.postponing_lock import PostponingLock
 
 
-async def test_a_loop_is_told_when_it_is_free() -> None:
+async def test_loop_is_told_when_it_is_free() -> None:
     """On a loop a taken lock postpones the call, and calls back once it is free."""
     lock = PostponingLock()
     calls: list[str] = []
@@ -27,7 +27,7 @@ async def test_a_loop_is_told_when_it_is_free() -> None:
         pass
 
 
-async def test_a_loop_that_has_closed_does_not_keep_others_waiting() -> None:
+async def test_loop_that_has_closed_does_not_keep_others_waiting() -> None:
     lock, other = PostponingLock(), asyncio.new_event_loop()
     calls: list[str] = []
     with lock:

@@ -295,7 +295,7 @@ def test_parse_refuses(text, kind):
         attr_value.parse(text, kind)
 
 
-def test_a_small_tensor_goes_out_as_it_came_in_after_it_was_decoded():
+def test_small_tensor_goes_out_as_it_came_in_after_it_was_decoded():
     message = proto.TensorProto(dtype=3, int_val=[1, 2])
     message.tensor_shape.dim.add(size=2)
     tensor = attr_value.TensorAttr(message)

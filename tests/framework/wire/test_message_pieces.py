@@ -61,7 +61,9 @@ def messages(scale: int = 1) -> list[Message]:
     [(message, small) for small, scale in ((2048, 5), (40, 25), (8, 60)) for message in messages(scale)],
     ids=lambda one: str(one) if isinstance(one, int) else type(one).__name__,
 )
-def test_they_are_what_protobuf_writes(message: Message, small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_are_the_text_that_protobuf_writes(
+    message: Message, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(message_pieces, "_SMALL", small)  # bytes that protobuf writes at a stretch
     pieces = list(json_pieces(message))
     whole = json_format.MessageToJson(message, preserving_proto_field_name=True)
@@ -84,7 +86,7 @@ def test_unknown_fields_are_left_out_as_by_protobuf() -> None:
     assert "".join(json_pieces(message)) == "{}" and "".join(text_pieces(message)) == ""
 
 
-def test_a_message_that_is_made_while_it_is_written() -> None:
+def test_message_that_is_made_while_it_is_written() -> None:
     made: list[int] = []
 
     def nodes() -> Iterator[proto.NodeDef]:

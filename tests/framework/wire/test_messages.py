@@ -20,11 +20,11 @@ def doubling() -> aexec.Graph:
 
 
 class TestAsMessage:
-    def test_one_of_ours_is_given_back(self) -> None:
+    def test_own_message_is_returned(self) -> None:
         message = proto.GraphDef()
         assert as_message(message, proto.GraphDef) is message
 
-    def test_one_of_the_same_name_and_bytes_become_ours(self) -> None:
+    def test_foreign_message_of_the_same_name_and_bytes_are_parsed(self) -> None:
         message = doubling().to_graph_def()
         other = foreign(message)
         assert message_name(other) == "GraphDef" and not isinstance(other, proto.GraphDef)

@@ -239,7 +239,7 @@ def test_placeholders_of_function_bodies(op):
         resolve_attrs(op("AddN"), node(attr("N", "b: true")).attr, placeholders=True)
 
 
-def test_a_broken_constant_fails_only_when_its_array_is_asked_for(op):
+def test_broken_constant_fails_only_when_its_array_is_asked_for(op):
     broken = 'tensor { dtype: DT_FLOAT tensor_shape { dim { size: 2 } } tensor_content: "abc" }'
     attrs = resolve_attrs(op("Const"), node(attr("value", broken) + attr("dtype", "type: DT_FLOAT")).attr)
     assert isinstance(attrs["value"], TensorAttr)

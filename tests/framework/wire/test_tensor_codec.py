@@ -313,7 +313,7 @@ class Room:
         ),
     ],
 )
-def test_what_decoding_makes_is_announced(message: proto.TensorProto, least: int) -> None:
+def test_memory_of_decoding_is_announced(message: proto.TensorProto, least: int) -> None:
     room = Room(2 * least + 10_000_000)
     with watching(room):  # type: ignore[arg-type]
         tensor_codec.from_proto(message)

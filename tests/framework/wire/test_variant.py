@@ -34,7 +34,7 @@ class Pair:
         return cls(*data.tensors, data.metadata.decode())
 
 
-def test_a_registered_class_survives_the_wire():
+def test_registered_class_survives_the_wire():
     variant.register_variant(Pair)
     message = variant.encode(Pair([1, 2], [3.0], "both"))
     assert (message.type_name, message.metadata, len(message.tensors)) == ("test::Pair", b"both", 2)
@@ -45,7 +45,7 @@ def test_a_registered_class_survives_the_wire():
     assert back.label == "both"
 
 
-def test_an_empty_variant_has_an_empty_message():
+def test_empty_variant_has_an_empty_message():
     assert variant.encode(None) == proto.VariantTensorDataProto()
     assert variant.decode(proto.VariantTensorDataProto()) is None
     assert variant.type_name_of(None) == ""
@@ -70,13 +70,13 @@ def test_plain_values_go_into_the_metadata(value, type_name, metadata):
     assert type(back) is type(value)
 
 
-def test_an_array_is_the_only_tensor():
+def test_array_is_the_only_tensor():
     message = variant.encode(np.arange(3))
     assert message.type_name == "tensorflow::Tensor"
     assert variant.decode(message).tolist() == [0, 1, 2]
 
 
-def test_a_protobuf_message_goes_into_the_metadata_under_tensorflows_name():
+def test_protobuf_message_goes_into_the_metadata_under_tensorflows_name():
     versions = proto.VersionDef(producer=3)
     message = variant.encode(versions)
     assert message.type_name == "tensorflow.VersionDef"
@@ -85,7 +85,7 @@ def test_a_protobuf_message_goes_into_the_metadata_under_tensorflows_name():
 
 
 @pytest.mark.parametrize("name", ["nobody", "tensorflow.Nothing", "tensorflow.DataType", "other.VersionDef"])
-def test_an_unknown_type_name_cannot_be_decoded(name):
+def test_unknown_type_name_cannot_be_decoded(name):
     with pytest.raises(errors.InvalidArgumentError, match=f'Could not decode variant with type_name: "{name}"'):
         variant.decode(proto.VariantTensorDataProto(type_name=name))
 
@@ -98,7 +98,7 @@ def test_corrupt_data_cannot_be_decoded(name, metadata):
         variant.decode(proto.VariantTensorDataProto(type_name=name, metadata=metadata))
 
 
-def test_a_decoder_must_not_change_the_type():
+def test_decoder_must_not_change_the_type():
     class Turncoat(Pair):
         type_name = "test::Turncoat"
 
@@ -112,18 +112,18 @@ def test_a_decoder_must_not_change_the_type():
     assert "before decoding was: test::Turncoat but after decoding was: long" in caught.value.message
 
 
-def test_what_is_not_registered_cannot_be_encoded():
+def test_unregistered_type_cannot_be_encoded():
     with pytest.raises(errors.InvalidArgumentError, match="Variants of type Pair cannot be encoded"):
         variant.encode(Pair(1, 2))
     assert variant.type_name_of(Pair(1, 2)) == "Pair"
 
 
-def test_an_int_beyond_64_bits_cannot_be_encoded():
+def test_int_beyond_64_bits_cannot_be_encoded():
     with pytest.raises(errors.InvalidArgumentError, match="cannot be encoded as a long"):
         variant.encode(2**63)
 
 
-def test_a_type_name_is_registered_once():
+def test_type_name_is_registered_once():
     variant.register_variant(Pair)
 
     class Impostor(Pair):
@@ -171,13 +171,13 @@ def test_binary_ops_need_two_of_one_class():
         variant.add(1, 2)
 
 
-def test_an_operation_is_registered_once():
+def test_operation_is_registered_once():
     variant.register_unary_op("ZEROS_LIKE", "CPU", Pair, lambda p: p)
     with pytest.raises(errors.AlreadyExistsError):
         variant.register_unary_op("ZEROS_LIKE", "CPU", Pair, lambda p: p)
 
 
-def test_a_device_copy_copies_each_tensor():
+def test_device_copy_copies_each_tensor():
     copied = []
 
     def copy_tensor(array):

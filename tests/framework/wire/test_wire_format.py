@@ -49,7 +49,7 @@ def test_parsed_in_pieces_it_is_the_same(message: Message) -> None:
     assert wire_format.parse_in_pieces(type(message), data) == message
 
 
-def test_a_message_that_is_given_in_several_parts() -> None:
+def test_message_that_is_given_in_several_parts() -> None:
     one, other = graph(2000), graph(1500)
     parts = [proto.CreateSessionRequest(graph_def=part).SerializeToString() for part in (one, other)]
     data = b"".join([parts[0], b"\x1a\x01t", parts[1], b"\xfa\x07\x03abc"])
@@ -85,7 +85,7 @@ def test_unknown_groups() -> None:
         b"\x0d\x00",
     ],
 )
-def test_what_is_no_message(data: bytes) -> None:
+def test_invalid_message_is_refused(data: bytes) -> None:
     with pytest.raises(DecodeError):
         proto.NodeDef.FromString(data)
     with pytest.raises((DecodeError, IndexError)):

@@ -86,7 +86,7 @@ class TestText:
         assert '  n1 [label="layer\\n3 nodes", tooltip="layer", shape=box3d, fillcolor="#e8eef7"]\n' in dot
         assert '  n0 -> n1 [label="float[?,2]"]\n' in dot and dot.count("->") == 1
 
-    def test_what_runs_after_what_is_dashed(self) -> None:
+    def test_control_edges_are_dashed(self) -> None:
         with aexec.Graph() as graph:
             first = aexec.ops.no_op(name="first")
             with aexec.control_dependencies([first]):
@@ -102,7 +102,7 @@ class TestText:
         dot = graph.show(depth=0).dot
         assert '  n0 -> n1 [label="3 tensors"]\n' in dot and dot.count("->") == 1
 
-    def test_a_scope_and_what_it_is_joined_to(self) -> None:
+    def test_scope_and_what_it_is_joined_to(self) -> None:
         graph = small()
         with graph:
             for i in range(100):
@@ -129,7 +129,7 @@ class TestText:
         check(dot)
         assert dot.count("constraint=false") == 3 and "newrank=true" in dot
 
-    def test_what_is_too_much(self) -> None:
+    def test_too_large_drawings_and_empty_scopes_are_refused(self) -> None:
         with aexec.Graph() as graph:
             for _ in range(101):
                 aexec.ops.no_op()
@@ -158,13 +158,13 @@ class TestPictures:
         assert "product" in (small()._repr_svg_() or "")
 
     @pytest.mark.parametrize("name", ["g", "g.txt", "g.dot.jpeg2"])
-    def test_other_suffixes(self, tmp_path: Path, name: str) -> None:
+    def test_unknown_suffixes_are_refused(self, tmp_path: Path, name: str) -> None:
         with pytest.raises(errors.InvalidArgumentError, match=r"expected a name that ends in .svg, .png, .pdf, .dot"):
             small().show().save(tmp_path / name)
         with pytest.raises(errors.NotFoundError, match="No such file or directory"):
             small().show().save(tmp_path / "none" / "g.dot")
 
-    def test_what_is_missing_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_missing_package_or_program_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         drawing = small().show()
         with monkeypatch.context() as without:
             without.setitem(sys.modules, "graphviz", None)
@@ -176,7 +176,7 @@ class TestPictures:
             with pytest.raises(errors.UnimplementedError, match="needs the program 'dot' of Graphviz"):
                 drawing.render()
 
-    def test_a_program_that_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_program_that_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(self: Any, format: str) -> bytes:
             raise graphviz.CalledProcessError(1, "dot", b"", b"syntax error")
 

@@ -70,7 +70,7 @@ def test_all_forms_give_the_graph() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_graph_that_was_built(form: GraphForm) -> None:
+def test_graph_that_was_built(form: GraphForm) -> None:
     with aexec.Graph() as graph:
         x = aexec.constant(np.arange(3000.0), name="x")
         aexec.ops.square(x, name="y")
@@ -84,7 +84,7 @@ def test_a_graph_that_was_built(form: GraphForm) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_an_empty_graph(form: GraphForm) -> None:
+def test_empty_graph(form: GraphForm) -> None:
     graph = aexec.Graph()
     wholes = {
         GraphForm.BYTES: graph.to_bytes(),
@@ -94,7 +94,7 @@ def test_an_empty_graph(form: GraphForm) -> None:
     assert joined(graph, form) == wholes[form]
 
 
-def test_the_bytes_of_small_nodes_are_the_same() -> None:
+def test_bytes_of_small_nodes_are_the_same() -> None:
     g = GraphBuilder()
     g.placeholder("x")
     for number in range(500):
@@ -104,7 +104,7 @@ def test_the_bytes_of_small_nodes_are_the_same() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_large_constant_is_not_copied(form: GraphForm) -> None:
+def test_large_constant_is_not_copied(form: GraphForm) -> None:
     g = GraphBuilder()
     g.const("c", np.random.default_rng(0).bytes(1))
     tensor = g.graph_def.node[0].attr["value"].tensor
@@ -124,7 +124,7 @@ def test_a_large_constant_is_not_copied(form: GraphForm) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_is_not_written_in_pieces_is_counted(form: GraphForm) -> None:
+def test_memory_of_whole_parts_is_counted(form: GraphForm) -> None:
     held: list[int] = []
 
     @contextlib.contextmanager

@@ -44,7 +44,7 @@ def test_small_outer_scopes_are_opened_first(max_boxes: int, depth: int | None, 
     assert drawn(tree, graph) == expected and tree.num_boxes == len(expected)
 
 
-def test_what_lies_in_a_scope() -> None:
+def test_nodes_of_a_scope() -> None:
     graph = graph_of(*NAMES)
     tree = ScopeTree(graph.nodes, "a")
     assert drawn(tree, graph) == ["a/b/one", "a/b/two", "a/three"]

@@ -50,7 +50,7 @@ def variables(*names: str) -> GraphBuilder:
     return g
 
 
-def test_an_update_follows_reads_that_no_edge_puts_in_an_order() -> None:
+def test_update_follows_reads_that_no_edge_puts_in_an_order() -> None:
     g = variables("v", "w")
     g("r1", "Neg", "v", T=F)
     g("r2", "Neg", "v", T=F)
@@ -59,7 +59,7 @@ def test_an_update_follows_reads_that_no_edge_puts_in_an_order() -> None:
     assert edges(g) == {"u": ["r1", "r2"]}
 
 
-def test_no_edge_is_added_to_those_that_there_are() -> None:
+def test_existing_edges_are_not_added_again() -> None:
     g = variables("v")
     g("before", "Neg", "v", T=F)
     g("u", "AssignAdd", "v", "before", T=F)
@@ -68,13 +68,13 @@ def test_no_edge_is_added_to_those_that_there_are() -> None:
     assert edges(g) == {}
 
 
-def test_no_order_without_updates() -> None:
+def test_graph_without_updates_has_no_order() -> None:
     g = variables("v")
     g("r", "Neg", "v", T=F)
     assert not order_of(g, ("v:0",))
 
 
-def test_a_fed_tensor_cuts_the_path_between_update_and_read() -> None:
+def test_fed_tensor_cuts_the_path_between_update_and_read() -> None:
     g = variables("v")
     g("u", "AssignAdd", "v", "one", T=F)
     g("way", "Neg", "u", T=F)
@@ -83,7 +83,7 @@ def test_a_fed_tensor_cuts_the_path_between_update_and_read() -> None:
     assert edges(g, fed=("way:0",)) == {"u": ["r"]}
 
 
-def test_a_fetched_reference_follows_all_updates() -> None:
+def test_fetched_reference_follows_all_updates() -> None:
     g = variables("v")
     g("u1", "AssignAdd", "v", "one", T=F)
     g("u2", "AssignAdd", "v", "one", T=F)
@@ -95,7 +95,7 @@ def test_a_fetched_reference_follows_all_updates() -> None:
     assert set(order.fetched.values()) == {updates}
 
 
-def test_of_contradicting_pairs_that_counts_whose_read_was_made_first() -> None:
+def test_contradiction_is_decided_for_the_read_made_first() -> None:
     g = variables("v", "w")
     g("rv", "Neg", "v", T=F)
     g("uw", "AssignAdd", "w", "rv", T=F)
@@ -127,13 +127,13 @@ def waits_for_itself() -> GraphBuilder:
     return g
 
 
-def test_a_read_behind_a_node_that_waits_is_not_waited_for_by_what_ends_the_waiting() -> None:
+def test_read_behind_a_node_that_waits_is_not_waited_for_by_what_ends_the_waiting() -> None:
     assert edges(waits_for_itself(), waiting=("get", "put")) == {}
     assert edges(waits_for_itself(), waiting=("get",)) == {"u": ["r"]}
     assert edges(waits_for_itself(), waiting=("put",)) == {"u": ["r"]}
 
 
-def test_in_a_partial_run_no_update_waits_for_more_feeds_than_it_needs() -> None:
+def test_update_of_a_partial_run_waits_for_its_own_feeds_only() -> None:
     g = waits_for_itself()
     assert edges(g, fed=("x:0",)) == {"u": ["r"]}
     assert edges(g, fed=("x:0",), in_parts=True) == {}
@@ -156,7 +156,7 @@ def loop(g: GraphBuilder, name: str, value: str = "x") -> GraphBuilder:
     return g
 
 
-def test_a_loop_is_one_node_to_those_around_it() -> None:
+def test_loop_is_one_node_to_those_around_it() -> None:
     g = loop(variables("v"), "l")
     g("l/next", "NextIteration", "l/sum", T=F)
     g("l/sum", "AddV2", "l/body", "l/v", T=F)
@@ -174,7 +174,7 @@ def test_a_loop_is_one_node_to_those_around_it() -> None:
     assert order_of(graph, ("v:0",)).fetched == {graph.tensor("v:0").endpoint: (graph.node("l/exit").id,)}
 
 
-def test_in_a_loop_the_order_is_that_of_an_iteration() -> None:
+def test_order_in_a_loop_is_that_of_an_iteration() -> None:
     g = loop(variables("v"), "l")
     g("l/next", "NextIteration", "l/sum", "^l/u", T=F)
     g("l/u", "AssignAdd", "l/v", "l/body", T=F)
@@ -202,7 +202,7 @@ def trained(count: int) -> GraphBuilder:
     return g
 
 
-def test_the_pairs_of_a_large_model() -> None:
+def test_pairs_of_a_large_model() -> None:
     order = order_of(trained(50))
     assert len(order.after) == 50
     assert all(len(ids) == 2 for ids in order.after.values())
@@ -222,7 +222,7 @@ def test_finding_the_order_is_not_quadratic() -> None:
 
 
 @pytest.mark.parametrize("op", ["Switch", "Merge"])
-def test_a_reference_into_control_flow_is_read_there(op: str) -> None:
+def test_reference_into_control_flow_is_read_there(op: str) -> None:
     g = variables("v")
     g.placeholder("p", dtypes.bool_, [])
     g("c", op, "v", *(["p"] if op == "Switch" else ["x"]), T=F, **({} if op == "Switch" else {"N": 2}))

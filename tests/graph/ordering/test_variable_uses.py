@@ -75,13 +75,13 @@ def test_every_op_that_takes_a_variables_handle_reads_or_updates_it(family: str)
             assert reads_by_handle(op) != updates_by_handle(op), op
 
 
-def test_nothing_is_found_where_nobody_updates() -> None:
+def test_graph_without_updates_has_no_uses() -> None:
     g = reference()
     g("n", "Neg", "v", T=F)
     assert uses_of(g) is None
 
 
-def test_whoever_takes_the_value_of_a_reference_reads_it() -> None:
+def test_node_that_takes_the_value_of_a_reference_reads_it() -> None:
     g = reference()
     g("read", "Identity", "v", T=F)
     g("again", "Identity", "read", T=F)
@@ -94,7 +94,7 @@ def test_whoever_takes_the_value_of_a_reference_reads_it() -> None:
     assert updates == {("v", "u")}
 
 
-def test_what_is_fed_is_no_reference() -> None:
+def test_fed_reference_is_not_a_use() -> None:
     g = reference()
     g("read", "Identity", "v", T=F)
     g("n", "Neg", "read", T=F)
@@ -102,7 +102,7 @@ def test_what_is_fed_is_no_reference() -> None:
     assert uses_of(g, ("read:0",)) == (set(), {("v", "u")})
 
 
-def test_an_update_reads_what_it_takes_by_value() -> None:
+def test_update_reads_what_it_takes_by_value() -> None:
     g = reference()
     g("w", "VariableV2", dtype=F, shape=[])
     g("u", "Assign", "v", "w", T=F)
@@ -159,7 +159,7 @@ def test_calls_do_what_their_functions_do() -> None:
     assert uses_of(g) == ({("h", "reads"), ("h", "handed_on")}, {("h", "u"), ("h", "updates")})
 
 
-def test_a_function_that_calls_itself_does_what_the_rest_of_it_does() -> None:
+def test_function_that_calls_itself_does_what_the_rest_of_it_does() -> None:
     again = function_def(
         "GraphAgain(h: resource) -> y: float",
         body=[
@@ -185,7 +185,7 @@ def test_later_than_updates_are_those_that_depend_on_one() -> None:
     assert {graph.nodes[i].name for i in later_than_updates(graph, graph.library)} == {"u", "value", "waits"}
 
 
-def test_what_was_not_found_out_is_not_remembered() -> None:
+def test_unknown_effects_are_not_cached() -> None:
     """A body that is not there yet, or whose search was called off, is asked for again."""
     reads = function_def(
         "Reads(v: resource) -> y: float",

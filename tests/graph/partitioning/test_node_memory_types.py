@@ -62,7 +62,7 @@ TWO = {"T": dtypes.float32, "N": 2}
         ("TestOther", "DDHH->DDH"),  # the DEFAULT kernel
     ],
 )
-def test_the_kernel_decides(device_type: str, expected: str) -> None:
+def test_kernel_decides(device_type: str, expected: str) -> None:
     assert letters("TestMemory", device_type, *INPUTS, **TWO) == expected
 
 
@@ -104,19 +104,19 @@ def test_calls_of_functions_are_decided_by_type_even_where_they_have_a_kernel() 
     assert letters("PartitionedCall", "SHAPES", *types, **attrs) == "DH->HD"
 
 
-def test_a_node_may_ask_for_host_memory_itself() -> None:
+def test_node_may_ask_for_host_memory_itself() -> None:
     asked = {"_input_hostmem": [0, 2], "_output_hostmem": [1]}
     assert letters("TestMemory", "ASIC", *INPUTS, **TWO, **asked) == "HDHH->DHH"
     with pytest.raises(errors.InvalidArgumentError, match=r"_output_hostmem names 3, not in \[0, 3\)"):
         letters("TestMemory", "ASIC", *INPUTS, **TWO, _output_hostmem=[3])
 
 
-def test_a_kernel_that_names_what_its_op_does_not_have() -> None:
+def test_kernel_that_names_what_its_op_does_not_have() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="HostMemory args 'e' not found in OpDef: TestMemory"):
         letters("TestMemory", "WRONG", *INPUTS, **TWO)
 
 
-def test_two_kernels_for_one_node() -> None:
+def test_two_kernels_for_one_node_are_refused() -> None:
     kernel("TestMemory", device="ASIC")(lambda c: lambda *x: x)
     last = kernel_registry.global_registry.kernels_of("TestMemory")[-1]
     try:

@@ -78,7 +78,7 @@ def two(*more: tuple[Any, ...]) -> GraphBuilder:
     return g
 
 
-def test_a_send_and_a_receive() -> None:
+def test_send_and_a_receive() -> None:
     first, second = parts(two(), ["b:0"])
     assert listing(first) == {"a": "Const()", "a/_1": "_Send(a)", "b/_4": "_Recv()"}
     assert listing(second) == {"a/_2": "_Recv()", "b": "Neg(a/_2)", "b/_3": "_Send(b)"}
@@ -109,7 +109,7 @@ def test_one_transfer_for_each_tensor_and_destination() -> None:
     assert list(listing(third).values()) == ["_Recv()", "Neg(a/_4)"]
 
 
-def test_who_waits_for_a_node_elsewhere_waits_for_an_empty_value() -> None:
+def test_control_edge_across_devices_sends_an_empty_value() -> None:
     g = two(("n", "NoOp", (), ""), ("c", "Neg", ("b", "^n"), "/cpu:1"), ("d", "Neg", ("b", "^n"), "/cpu:1"))
     first, second = parts(g, [], targets=["c", "d"])
     assert listing(first)["n/ctrl/_3"] == "Const(^n)"
@@ -138,7 +138,7 @@ def test_feeds_enter_and_fetches_leave_on_the_host() -> None:
     assert not by_device["1"].feeds and not by_device["2"].fetches
 
 
-def test_of_fed_outputs_the_producer_may_still_run() -> None:
+def test_producer_of_a_fed_output_may_still_run() -> None:
     g = GraphBuilder()
     g.const("pair", np.ones(2, np.float32))
     g.const("axis", 0, dtypes.int32)
@@ -149,7 +149,7 @@ def test_of_fed_outputs_the_producer_may_still_run() -> None:
     assert by_device["0"]["_arg_parts_1_0/_5"] == "_Send(_arg_parts_1_0)"
 
 
-def test_what_a_variable_holds_is_read_after_what_the_reader_waits_for() -> None:
+def test_variable_is_read_after_the_control_inputs_of_its_reader() -> None:
     g = GraphBuilder()
     g("v", "VariableV2", shape=PartialTensorShape(()), dtype=F)
     g.const("one", np.float32(1))
@@ -168,7 +168,7 @@ def test_what_a_variable_holds_is_read_after_what_the_reader_waits_for() -> None
     assert len(by_name(second)["r"].input_names()) == 4
 
 
-def test_a_variable_of_another_device_is_not_assigned_to() -> None:
+def test_variable_of_another_device_is_not_assigned_to() -> None:
     g = GraphBuilder()
     g("v", "VariableV2", shape=PartialTensorShape(()), dtype=F)
     g.const("one", np.float32(1))
@@ -185,7 +185,7 @@ def scattered_loop(**places: int) -> GraphBuilder:
     return g
 
 
-def test_a_loop_over_two_devices_has_a_control_loop_on_the_second() -> None:
+def test_loop_over_two_devices_has_a_control_loop_on_the_second() -> None:
     first, second = parts(scattered_loop(add=1), ["result:0"], ["n:0"])
     # Enter of the constant stays with its consumer; what comes back runs on the first device again.
     nodes = by_name(second)
@@ -204,13 +204,13 @@ def test_a_loop_over_two_devices_has_a_control_loop_on_the_second() -> None:
     assert switch.input_names()[1] == "cond"
 
 
-def test_there_is_one_control_loop_for_a_frame_and_device() -> None:
+def test_frame_has_one_control_loop_per_device() -> None:
     _, second = parts(scattered_loop(add=1, body=1), ["result:0"], ["n:0"])
     assert sum(n.op == "LoopCond" for n in second.nodes.values()) == 0
     assert sum(n.op == "Merge" for n in second.nodes.values()) == 1
 
 
-def test_a_loop_on_one_device_stays_as_it_is() -> None:
+def test_loop_on_one_device_stays_as_it_is() -> None:
     places = dict.fromkeys(("merge", "less", "cond", "body", "add"), 1)
     _, second = parts(scattered_loop(**places), ["result:0"], ["n:0"])
     assert not any(name.startswith("_cloop") for name in listing(second))
@@ -218,7 +218,7 @@ def test_a_loop_on_one_device_stays_as_it_is() -> None:
     assert {"enter", "enter_n", "enter_one", "switch", "next", "result"} < set(listing(second))
 
 
-def test_a_loop_without_condition_stays_on_its_device() -> None:
+def test_loop_without_condition_stays_on_its_device() -> None:
     g = GraphBuilder()
     g.const("a", np.float32(1))
     g("enter", "Enter", "a", frame_name=b"w", T=F)
@@ -229,7 +229,7 @@ def test_a_loop_without_condition_stays_on_its_device() -> None:
         parts(g, ["out:0"])
 
 
-def test_the_control_loop_of_an_inner_loop_is_entered_from_that_of_the_outer_one() -> None:
+def test_control_loop_of_an_inner_loop_is_entered_from_that_of_the_outer_one() -> None:
     g = GraphBuilder()
     int32 = dtypes.int32
     g.const("zero", 0, int32)
@@ -320,7 +320,7 @@ def test_constants_are_in_both_memories_of_their_device() -> None:
     }
 
 
-def test_that_a_node_is_done_is_no_business_of_the_device() -> None:
+def test_control_signal_stays_on_the_host() -> None:
     g = GraphBuilder()
     g.placeholder("x")
     g("y", "Neg", "x", device=A0, T=F)
@@ -333,7 +333,7 @@ def test_that_a_node_is_done_is_no_business_of_the_device() -> None:
     }
 
 
-def test_a_loop_over_memories() -> None:
+def test_loop_over_memories() -> None:
     g = scattered_loop()
     for node in g.graph_def.node:
         if node.name == "add":
@@ -364,7 +364,7 @@ def test_transfers_are_compressed_between_devices() -> None:
     assert received == {dtypes.bfloat16, dtypes.float64}  # what is not float32 travels as it is
 
 
-def test_what_is_on_a_device_is_not_compressed() -> None:
+def test_value_on_a_device_is_not_compressed() -> None:
     g = GraphBuilder()
     g.placeholder("x")
     g("y", "Neg", "x", device=A0, T=F)
@@ -442,7 +442,7 @@ def test_values_enter_and_leave_where_they_are_used_and_made() -> None:
     }
 
 
-def test_a_constant_that_leaves_in_a_devices_memory_is_copied_there() -> None:
+def test_constant_that_leaves_in_a_devices_memory_is_copied_there() -> None:
     (accelerator, _) = ACCELERATORS
     g = GraphBuilder()
     g.const("c", np.float32(1))

@@ -68,7 +68,7 @@ def chain(*ops: str) -> GraphBuilder:
     return g
 
 
-def test_a_chain_is_one_region() -> None:
+def test_chain_is_one_region() -> None:
     working, (region,) = regions_of(chain("Neg", "Mul", "Exp"), ["c"])
     assert [node.name for node in region.nodes] == ["a", "b", "c"]
     assert region.inputs == (endpoint(working, "x"),)
@@ -77,11 +77,11 @@ def test_a_chain_is_one_region() -> None:
     assert [shape.dims for shape in region.input_shapes] == [(2,)]
 
 
-def test_an_unknown_op_cuts() -> None:
+def test_unknown_op_cuts() -> None:
     assert names(regions_of(chain("Neg", "Neg", "Sin", "Neg", "Neg"), ["e"])[1]) == {"a b", "d e"}
 
 
-def test_no_path_leaves_and_comes_back() -> None:
+def test_no_path_leaves_a_region_and_returns() -> None:
     """`a` and `c` are neighbours, but between them is `s`, which is not known."""
     g = chain("Neg")
     g("s", "Sin", "a", T=F)
@@ -89,7 +89,7 @@ def test_no_path_leaves_and_comes_back() -> None:
     assert names(regions_of(g, ["c"])[1]) == {"a", "c"}
 
 
-def test_an_unknown_op_beside_does_not_cut() -> None:
+def test_unknown_op_beside_does_not_cut() -> None:
     """What `c` takes from `s` needs nothing of `a`: it comes in with x."""
     g = chain("Neg")
     g("s", "Sin", "x", T=F)
@@ -130,7 +130,7 @@ def test_constants_are_copied_not_members() -> None:
     assert regions[0].constant_bytes == 8
 
 
-def test_a_constant_that_waits_is_an_input() -> None:
+def test_constant_that_waits_is_an_input() -> None:
     g = chain("Neg")
     g("s", "Sin", "a", T=F)
     g.const("k", np.ones(2, np.float32), None, "^s")
@@ -141,14 +141,14 @@ def test_a_constant_that_waits_is_an_input() -> None:
     assert endpoint(working, "k") in second.inputs and not second.constants
 
 
-def test_a_fed_value_inside_is_an_input() -> None:
+def test_fed_value_inside_is_an_input() -> None:
     working, regions = regions_of(chain("Neg", "Neg", "Neg"), ["c"], feeds=["x", "a"])
     (region,) = regions
     assert names(regions) == {"b c"}
     assert region.inputs == (endpoint(working, "a"),)
 
 
-def test_a_fetched_value_inside_is_an_output() -> None:
+def test_fetched_value_inside_is_an_output() -> None:
     working, (region,) = regions_of(chain("Neg", "Neg", "Neg"), ["c", "a"])
     assert names([region]) == {"a b c"}
     assert region.outputs == (endpoint(working, "a"), endpoint(working, "c"))
@@ -166,7 +166,7 @@ def test_outputs_are_those_used_outside() -> None:
 
 
 @pytest.mark.parametrize("dtype", [dtypes.string, dtypes.resource, dtypes.variant])
-def test_only_numbers_flow(dtype: dtypes.DType) -> None:
+def test_only_numbers_flow_within_a_region(dtype: dtypes.DType) -> None:
     g = GraphBuilder()
     g.placeholder("x", dtype, [])
     g("a", "Identity", "x", T=dtype)
@@ -193,7 +193,7 @@ def test_places_are_not_mixed() -> None:
     assert names(regions_of(g, ["d"], places={"c": "other", "d": "other"})[1]) == {"a b", "c d"}
 
 
-def test_who_is_waited_for_and_not_used_stays_outside() -> None:
+def test_node_with_control_uses_only_stays_outside() -> None:
     g = chain("Neg", "Neg")
     g("c", "Neg", "a", "^b", T=F)
     assert names(regions_of(g, ["c"])[1]) == {"a", "c"}
@@ -216,7 +216,7 @@ def test_dead_or_alive_together() -> None:
     assert names(regions) == {"a free", "t1 t2", "f1 f2", "z z2"}
 
 
-def test_a_control_edge_from_a_switch_does_not_choose_a_branch() -> None:
+def test_control_edge_from_a_switch_does_not_choose_a_branch() -> None:
     g = chain("Neg")
     g.placeholder("p", dtypes.bool_, [])
     g("switch", "Switch", "x", "p", T=F)
@@ -224,7 +224,7 @@ def test_a_control_edge_from_a_switch_does_not_choose_a_branch() -> None:
     assert names(regions_of(g, ["b"], feeds=["x", "p"])[1]) == {"a b"}
 
 
-def test_in_a_loop() -> None:
+def test_regions_in_a_loop() -> None:
     """What the body computes with a constant of the loop is one region; what runs in each iteration without the
     loop's value, and what runs in the first alone, are others."""
     g = chain()

@@ -42,7 +42,7 @@ class Placed:
 
 
 class TestSlacks:
-    def test_the_critical_path_has_none(self) -> None:
+    def test_critical_path_has_none(self) -> None:
         g = Placed()
         g("a", "d", 5)
         g("long", "d", 20, "a")
@@ -61,7 +61,7 @@ class TestSlacks:
         # By way of `there` it is 5, 10, 1, 10, 2.
         assert g.named(slacks(g.nodes, g.costs)) == {"a": 0, "there": 0, "here": 17, "waits": 20, "b": 0}
 
-    def test_a_merge_goes_on_with_its_first_value(self) -> None:
+    def test_merge_goes_on_with_its_first_value(self) -> None:
         g = Placed()
         g("quick", "d", 2)
         g("slow", "d", 50)
@@ -69,7 +69,7 @@ class TestSlacks:
         g("after", "d", 60, "merge")
         assert g.named(slacks(g.nodes, g.costs)) == {"quick": 0, "slow": 0, "merge": 0, "after": 0}
 
-    def test_the_way_back_of_a_loop_is_left_out(self) -> None:
+    def test_way_back_of_a_loop_is_left_out(self) -> None:
         g = Placed()
         g("enter", "d", 1, op="Enter")
         g("merge", "d", 1, "enter", "next", op="Merge")
@@ -91,7 +91,7 @@ class TestSlacks:
 
 
 class TestStartTimes:
-    def test_two_at_a_time_the_urgent_first(self) -> None:
+    def test_urgent_nodes_start_first_two_at_a_time(self) -> None:
         g = Placed()
         for i, time in enumerate([1, 2, 8, 4]):
             g(f"n{i}", "d", time)
@@ -136,14 +136,14 @@ class TestTriggers:
         assert PREFETCH * 12 < 100
         assert found == {f"n{i - 1}": [f"recv{i}"] for i in range(1, 12)}
 
-    def test_of_one_that_several_use_the_first_counts(self) -> None:
+    def test_first_user_of_a_receive_decides(self) -> None:
         g, starts = _receives()
         g("early", "d", 1, "recv9")
         starts[g.ids["early"]] = 350.0
         (trigger,) = triggers(g.nodes, starts, {g.ids["recv9"]})
         assert g.nodes[trigger.after].name == "n2"
 
-    def test_what_waits_for_a_receive_without_its_value_uses_it_too(self) -> None:
+    def test_control_successor_counts_as_a_user_of_a_receive(self) -> None:
         g, starts = _receives()
         g("recv", "d", 0, op="_Recv")
         g("done", "d", 0, "recv")
@@ -158,7 +158,7 @@ class TestTriggers:
             Trigger(g.ids["n10"], (g.ids["recv11"],))
         ]
 
-    def test_nothing_is_held_back_at_the_beginning(self) -> None:
+    def test_first_receives_are_not_held_back(self) -> None:
         g, starts = _receives()
         assert triggers(g.nodes, starts, {g.ids["recv0"]}) == []
         assert triggers({}, {}, ()) == []
@@ -191,7 +191,7 @@ def edges_of(g: Placed) -> list[tuple[int, int, float]]:
 
 
 @given(placed_graphs())
-def test_a_schedule_keeps_all_dependencies_and_slots(g: Placed) -> None:
+def test_schedule_keeps_all_dependencies_and_slots(g: Placed) -> None:
     starts = start_times(g.nodes, g.costs)
     assert starts.keys() == g.nodes.keys()
     for source, i, copy in edges_of(g):
@@ -223,7 +223,7 @@ def test_slack_is_what_a_node_can_be_put_off(g: Placed) -> None:
 
 
 @given(placed_graphs(), st.integers(1, 30))
-def test_nothing_waits_for_itself(g: Placed, scale: int) -> None:
+def test_triggers_make_no_cycle(g: Placed, scale: int) -> None:
     """The graph as it would be split, with the triggers of all partitions, has no circle."""
     for i in g.times:
         g.times[i] *= scale  # so that there is something to hold back

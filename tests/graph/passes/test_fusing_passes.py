@@ -128,7 +128,7 @@ class TestFusion:
 
     @pytest.mark.parametrize("product", PRODUCTS)
     @pytest.mark.parametrize("first", [True, False])
-    async def test_a_residual(self, product: str, first: bool) -> None:
+    async def test_residual(self, product: str, first: bool) -> None:
         net = PRODUCTS[product]().bias(channels=CHANNELS.get(product, 5))
         shape = {"Conv2D": (6, 7, 5), "DepthwiseConv2dNative": (6, 7, 6), "Conv3D": (3, 4, 5, 5), "MatMul": (5,)}[
             product
@@ -160,7 +160,7 @@ class TestFusion:
         assert caught.value.node == "y"
         assert "derived from node 'conv', 'bias', 'y'" in str(caught.value)
 
-    async def test_two_products_that_are_added(self) -> None:
+    async def test_sum_of_two_products_is_fused(self) -> None:
         net = image().conv().bias()
         net.at = "x"
         net.conv("other").bias("other_bias")
@@ -168,33 +168,33 @@ class TestFusion:
         assert sorted((await net.same(FUSION)).values()) == ["_FusedConv2D", "_FusedConv2D"]
 
     @pytest.mark.parametrize("shape", [(5,), (1, 1, 1, 5)])
-    async def test_a_constant_sum_is_a_bias(self, shape: tuple[int, ...]) -> None:
+    async def test_constant_sum_is_a_bias(self, shape: tuple[int, ...]) -> None:
         net = image().conv()
         net.at = net("sum", "AddV2", net.number("b", *shape), "conv", T=F)
         net.then("y", "Relu")
         assert await net.same(FUSION) == {"y": "_FusedConv2D"}
 
     @pytest.mark.parametrize("shape", [(), (1,), (7, 1), (7, 5), (2, 6, 7, 5)])
-    async def test_other_sums_are_none(self, shape: tuple[int, ...]) -> None:
+    async def test_sums_of_other_shapes_are_not_fused(self, shape: tuple[int, ...]) -> None:
         net = image().conv()
         net.then("y", "AddV2", net.number("b", *shape))
         assert await net.same(FUSION) == {"conv": "Conv2D", "y": "AddV2"}
 
     @pytest.mark.parametrize("fetched", ["conv", "bias"])
-    async def test_what_is_fetched_is_there(self, fetched: str) -> None:
+    async def test_fetched_node_is_kept(self, fetched: str) -> None:
         net = image().conv().bias().then("y", "Relu")
         executed = await net.same(FUSION, [f"{fetched}:0", "y:0"])
         assert executed[fetched] == {"conv": "Conv2D", "bias": "_FusedConv2D"}[fetched]
         assert executed["y"] == "Relu"
 
-    async def test_what_is_fed(self) -> None:
+    async def test_fed_node_is_not_fused(self) -> None:
         net = image().conv().bias().then("y", "Relu")
         fed = normal(2, 6, 7, 5, seed=8)
         assert await net.same(FUSION, feeds={"conv:0": fed}) == {"bias": "BiasAdd", "y": "Relu"}
         assert await net.same(FUSION, feeds={"bias:0": fed}) == {"y": "Relu"}
         assert await net.same(FUSION, feeds={"bias_b:0": normal(5, seed=8)}) == {"y": "_FusedConv2D"}
 
-    async def test_what_is_used_twice(self) -> None:
+    async def test_node_with_two_users_is_not_fused_into_one(self) -> None:
         net = image().conv().bias()
         net.at = net("y", "AddV2", "bias", "bias", T=F)
         assert await net.same(FUSION) == {"bias": "_FusedConv2D", "y": "AddV2"}
@@ -202,14 +202,14 @@ class TestFusion:
         net("z", "Neg", "conv", T=F)
         assert (await net.same(FUSION, ["bias:0", "z:0"]))["conv"] == "Conv2D"
 
-    async def test_what_has_no_outputs(self) -> None:
+    async def test_node_without_outputs_is_not_fused(self) -> None:
         net = image().conv()
         net("v", "VarHandleOp", dtype=F, shape=PartialTensorShape(None), shared_name=b"v")
         net("y", "AssignVariableOp", "v", "conv", dtype=F)
         _, executed = await run(net, ["y"], {"x:0": net.x}, FUSION)
         assert executed["conv"] == "Conv2D"
 
-    async def test_what_is_waited_for(self) -> None:
+    async def test_node_with_control_edges_is_not_fused(self) -> None:
         net = image().conv().bias().then("y", "Relu")
         net("after", "Identity", "x", "^conv", T=F)
         executed = await net.same(FUSION, ["y:0", "after:0"])
@@ -219,7 +219,7 @@ class TestFusion:
         net.at = net("bias", "BiasAdd", "conv", net.number("b", 5), "^other", T=F)
         assert (await net.same(FUSION))["bias"] == "BiasAdd"
 
-    async def test_a_product_that_waits(self) -> None:
+    async def test_product_that_waits(self) -> None:
         net = image()
         net("other", "Neg", "x", T=F)
         net("conv", "Conv2D", "x", net.number("w", 3, 3, 3, 5), "^other", T=F, strides=[1] * 4, padding=b"SAME")
@@ -246,7 +246,7 @@ class TestFusion:
         _, executed = await run(net, "bias:0", {"x:0": net.x}, FUSION, device_count={"CPU": 2})
         assert {"Conv2D", "BiasAdd"} <= set(executed.values())
 
-    async def test_what_it_was_made_of_is_said(self) -> None:
+    async def test_fused_node_names_its_parts(self) -> None:
         net = image().conv().bias().then("y", "Relu")
         metadata = aexec.RunMetadata()
         options = aexec.RunOptions(output_partition_graphs=True, trace=True)
@@ -414,7 +414,7 @@ class TestBatchNormFolding:
 
     @settings(max_examples=40, deadline=None)
     @given(row=steps(), product=st.sampled_from(["Conv2D", "Conv3D", "MatMul"]))
-    async def test_any_row_of_them(self, row: Any, product: str) -> None:
+    async def test_any_chain_is_folded(self, row: Any, product: str) -> None:
         at = checked(product)
         for op, value, first in row:
             at.then(op, value, first=first)
@@ -488,7 +488,7 @@ class TestBatchNormFolding:
         assert plain[1].tobytes() == value[1].tobytes() and plain[2].tobytes() == value[2].tobytes()
 
     @pytest.mark.parametrize("factor", [np.inf, np.nan, 1e38])
-    async def test_what_would_not_be_finite(self, factor: float) -> None:
+    async def test_infinite_products_are_not_folded(self, factor: float) -> None:
         net = Net(None, 3)
         net.x[:] = 0
         net.then("conv", "MatMul", net.const("w", np.full((3, 5), 1e30, np.float32)))
@@ -502,7 +502,7 @@ class TestBatchNormFolding:
         assert executed == {"conv": "Conv2D", "y": "BiasAdd"}
         np.testing.assert_allclose(value, plain, rtol=1e-13, atol=1e-13)
 
-    async def test_the_loop_is_not_held_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_loop_is_not_held_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Planning a small graph with large weights moves to a thread."""
         folded_in: list[str] = []
         run_pass = PASSES["batch_norm_folding"]
@@ -560,12 +560,12 @@ class TestProductLayout:
         return found
 
     @pytest.mark.parametrize("rows", [1, 9])
-    async def test_a_transposed_factor(self, rows: int) -> None:
+    async def test_transposed_factor(self, rows: int) -> None:
         net = Net(rows, 3).product(transpose_b=True)
         assert await self.laid_out(net, self.ONLY) == [(False, [3, 5])]
         assert await self.laid_out(Net(rows, 3).product(), self.ONLY) == [(False, [])]
 
-    async def test_a_transposed_constant(self) -> None:
+    async def test_transposed_constant(self) -> None:
         net = Net(9, 3)
         net.number("w", 5, 3)
         net("turned", "Transpose", "w", net.const("order", [1, 0], dtypes.int32), T=F, Tperm=dtypes.int32)
@@ -587,7 +587,7 @@ class TestProductLayout:
                 for value, want in zip(await session.run(fetches, feeds), wanted, strict=True):
                     np.testing.assert_allclose(value, want, rtol=1e-5, atol=1e-5)
 
-    async def test_what_is_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_unsuitable_products_keep_their_layout(self, monkeypatch: pytest.MonkeyPatch) -> None:
         net = Net(9, 3).product(transpose_b=True)
         assert await self.laid_out(net, self.ONLY, {"conv_w:0": normal(5, 3)}) == [(True, [])]
         monkeypatch.setattr(product_layout, "MAX_BYTES", 59)
@@ -628,16 +628,16 @@ class TestWinograd:
                     np.testing.assert_allclose(value, plain, rtol=1e-5, atol=1e-3)
         return counts
 
-    async def test_a_constant_kernel_is_turned_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_constant_kernel_is_turned_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         net = self.wide()
         assert await self.computed(net, monkeypatch, runs=5, graph_passes=self.ONLY) == [5, 1]
         net.then("bias", "BiasAdd", net.number("b", 32)).then("y", "Relu")
         assert await self.computed(net, monkeypatch) == [1, 1]
 
-    async def test_the_exact_passes_leave_it_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_exact_passes_leave_it_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert await self.computed(self.wide(), monkeypatch, graph_passes="exact") == [0, 0]
 
-    async def test_what_is_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_unsuitable_convolutions_are_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert await self.computed(self.wide(size=5), monkeypatch) == [0, 0]
         assert await self.computed(self.wide(strides=[1, 2, 2, 1]), monkeypatch) == [0, 0]
         fed = {"w:0": normal(3, 3, 32, 32)}
@@ -667,7 +667,7 @@ class TestWinograd:
         for value, wanted in zip(values, exact, strict=True):
             np.testing.assert_allclose(value, wanted, rtol=1e-5, atol=1e-5 * abs(wanted).max())
 
-    async def test_a_marked_node_whose_kernel_changes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_marked_node_whose_kernel_changes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         net = self.wide(_winograd=True)
         weights = normal(3, 3, 32, 32)
         assert await self.computed(net, monkeypatch, {"w:0": weights}, graph_passes=()) == [0, 0]
@@ -681,7 +681,7 @@ class TestGroups:
         assert pass_names(["exact", *PASSES]) == frozenset(PASSES)
         assert {"fusion", "padding"} < exact
 
-    async def test_a_session_with_the_exact_ones(self) -> None:
+    async def test_session_with_the_exact_ones(self) -> None:
         net = image()
         net.then("pad", "Pad", net.const("p", [[0, 0], [1, 1], [1, 1], [0, 0]], dtypes.int32), Tpaddings=dtypes.int32)
         net.conv(padding=b"VALID").batch_norm().then("y", "Relu6")

@@ -70,7 +70,7 @@ def open_(x: Any) -> Any:
 class TestConstantFolding:
     ONLY = ("constant_folding", "pruning")
 
-    async def test_what_depends_on_constants_alone(self) -> None:
+    async def test_nodes_of_constants_alone_are_folded(self) -> None:
         g = GraphBuilder()
         g.placeholder("x")
         g.const("two", np.float32(2))
@@ -81,7 +81,7 @@ class TestConstantFolding:
         assert value == [48, 16]
         assert executed == {"sixteen": "Const", "y": "Mul"}
 
-    async def test_a_slow_machine_folds_as_much(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_slow_machine_folds_as_much(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """What a plan computes, to the last bit, does not depend on the clock."""
         clock = itertools.count(0.0, 0.001)  # each call seems to take a millisecond
         monkeypatch.setattr(folding, "thread_time", lambda: next(clock))
@@ -112,7 +112,7 @@ class TestConstantFolding:
         assert executed == {"c30": "Const", "y": "Mul"}
         assert threads[-1] is not threading.main_thread() and len(threads) == 30, "none was computed again"
 
-    async def test_a_fed_constant_is_none(self) -> None:
+    async def test_fed_constant_is_none(self) -> None:
         g = GraphBuilder()
         g.const("two", np.float32(2))
         g("four", "Square", "two", T=F)
@@ -141,7 +141,7 @@ class TestConstantFolding:
         ("op", "attrs"),
         [("RandomUniform", {"T": I, "dtype": F}), ("PassesTestCount", {})],
     )
-    async def test_what_has_state_and_what_is_not_ours(self, op: str, attrs: Any) -> None:
+    async def test_stateful_and_foreign_ops_are_not_folded(self, op: str, attrs: Any) -> None:
         calls.clear()
         g = GraphBuilder()
         g.const("c", [2, 3], I) if attrs else g.const("c", np.float32(1))
@@ -154,7 +154,7 @@ class TestConstantFolding:
         else:
             assert len(calls) == 2
 
-    async def test_a_control_trigger_is_never_folded(self) -> None:
+    async def test_control_trigger_is_never_folded(self) -> None:
         """It runs although what it waits for is dead (SEMANTICS 19.3)."""
         g = GraphBuilder()
         g.const("c", np.float32(3))
@@ -165,7 +165,7 @@ class TestConstantFolding:
         g("y", "Identity", "c", "^trigger", T=F)
         assert (await run(g, "y:0"))[0] == 3
 
-    async def test_an_error_comes_when_the_node_runs(self) -> None:
+    async def test_error_comes_when_the_node_runs(self) -> None:
         g = GraphBuilder()
         g.const("a", 1, I)
         g.const("b", 0, I)
@@ -175,7 +175,7 @@ class TestConstantFolding:
             await run(g, "y:0")
         assert caught.value.node == "bad"
 
-    async def test_what_would_be_large_is_left(self) -> None:
+    async def test_large_results_are_not_folded(self) -> None:
         g = GraphBuilder()
         g.const("dims", [3 * 2**20], I)
         g.const("one", np.float32(1))
@@ -186,7 +186,7 @@ class TestConstantFolding:
         assert value == 3 * 2**20
         assert executed["large"] == "Fill" and executed["y"] == "Sum"
 
-    async def test_on_the_loop_only_what_takes_no_time(self) -> None:
+    async def test_only_quick_nodes_are_folded_on_the_loop(self) -> None:
         g = GraphBuilder()
         g.const("m", np.ones((400, 400), np.float32))
         g("product", "MatMul", "m", "m", T=F)
@@ -260,7 +260,7 @@ class TestCommonSubexpressions:
         assert value.tolist() == [1, 1, 0.5, -np.inf, np.inf]
         assert "x_same" not in executed and "x_zero" in executed
 
-    async def test_a_fed_node_has_a_value_of_its_own(self) -> None:
+    async def test_fed_node_has_a_value_of_its_own(self) -> None:
         g = self.pair("Square", ["x"], ["x"])
         for fed in ("a:0", "b:0"):
             value, _ = await run(g, "y:0", {"x:0": 3.0, fed: 1.0}, self.ONLY)
@@ -301,7 +301,7 @@ class TestPassThrough:
         assert value == [9, 3]
         assert executed == {"y": "Square", "z": "Identity"}
 
-    async def test_one_that_something_waits_for(self) -> None:
+    async def test_identity_with_control_outputs_is_kept(self) -> None:
         """Control edges from a pivot are dead with it; those from its Switch are not."""
         g = GraphBuilder()
         g.placeholder("p", dtypes.bool_, [])
@@ -313,7 +313,7 @@ class TestPassThrough:
         with pytest.raises(errors.InvalidArgumentError, match="does not have value"):
             await run(g, "y:0", {"p:0": False}, self.ONLY)
 
-    async def test_a_variable_is_read_when_it_was_read(self) -> None:
+    async def test_variable_is_read_when_it_was_read(self) -> None:
         g = GraphBuilder()
         g.const("one", np.float32(1))
         g("v", "VariableV2", dtype=F, shape=PartialTensorShape([]))
@@ -328,7 +328,7 @@ class TestPassThrough:
                 results.append([await session.run("y:0"), await session.run("y:0")])
         assert results[0] == results[1]
 
-    async def test_no_ops(self) -> None:
+    async def test_no_ops_are_removed(self) -> None:
         g = GraphBuilder()
         g.placeholder("x")
         g("a", "Square", "x", T=F)
@@ -342,7 +342,7 @@ class TestPassThrough:
         _, executed = await run(g, ["y:0", "group"], {"x:0": 0.0}, self.ONLY)
         assert "group" in executed
 
-    async def test_a_no_op_that_saves_edges_stays(self) -> None:
+    async def test_no_op_that_saves_edges_stays(self) -> None:
         g = GraphBuilder()
         g.placeholder("x")
         for i in range(5):
@@ -357,7 +357,7 @@ class TestPassThrough:
 VALUES = [0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan, 1e-45]
 
 
-def test_a_long_chain_of_forwarded_values_is_followed_once() -> None:
+def test_long_chain_of_forwarded_values_is_followed_once() -> None:
     length, lookups = 2000, 0
 
     class Counted(dict[Any, Any]):
@@ -409,7 +409,7 @@ class TestArithmetic:
         value, executed = await run(g, "y:0", {"x:0": [1, 2]}, self.ONLY)
         assert value.tolist() == [-1, -2] and executed == {"y": "Neg"}
 
-    async def test_a_fed_number_is_none(self) -> None:
+    async def test_fed_number_is_none(self) -> None:
         g = GraphBuilder()
         g.placeholder("x")
         g.const("c", np.float32(1))
@@ -470,7 +470,7 @@ class TestConfig:
         with pytest.raises(errors.InvalidArgumentError, match="no graph pass 'fold'; there are function_inlining, "):
             aexec.SessionConfig(graph_passes=["fold"])
 
-    def test_from_a_proto(self) -> None:
+    def test_graph_passes_from_a_proto(self) -> None:
         message = proto.ConfigProto()
         assert aexec.SessionConfig.from_proto(message).graph_passes == tuple(PASSES)
         message.graph_options.optimizer_options.opt_level = proto.OptimizerOptions.L0
@@ -550,7 +550,7 @@ class TestInlining:
         assert value == [-2, 2]
         assert executed["s"] == "IdentityN"
 
-    async def test_a_result_does_not_wait_for_the_others(self) -> None:
+    async def test_result_does_not_wait_for_the_others(self) -> None:
         """The other result comes only once a consumer of the first has run."""
         body = [("w", "PassesTestWait", ["x"], {}), ("s", "Square", ["x"], {"T": F})]
         two = function_def("Two(x: float) -> a: float, b: float", body=body, ret={"a": "w:y:0", "b": "s:y:0"})
@@ -563,7 +563,7 @@ class TestInlining:
             async with aexec.Session(g.graph(), config=aexec.SessionConfig(graph_passes=names)) as session:
                 assert await asyncio.wait_for(session.run(["a:0", "opened:0"], {"x:0": 3.0}), 10) == [-3, 9]
 
-    async def test_who_waits_for_a_call_waits_for_all_its_results(self) -> None:
+    async def test_control_successor_of_a_call_waits_for_all_its_results(self) -> None:
         g = self.graph(
             function_def(
                 "Logged(x: float) -> a: float, b: float",
@@ -586,7 +586,7 @@ class TestInlining:
                 assert await session.run(["last:0", "a:0"], {"x:0": 3.0}) == [101, -9]
             assert calls == [3, 4, 100]
 
-    async def test_an_input_that_is_not_used_may_fail(self) -> None:
+    async def test_input_that_is_not_used_may_fail(self) -> None:
         first = function_def("First(x: float, y: float) -> a: float", body=[], ret={"a": "x"})
         g = self.graph(first)
         g("bad", "CheckNumerics", "x", T=F, message=b"no")
@@ -631,7 +631,7 @@ class TestInlining:
                 results.append([await session.run(["a:0", "b:0"]), await session.run("b:0"), await session.run("a:0")])
         np.testing.assert_equal(results[1], results[0])
 
-    async def test_what_is_left_alone(self) -> None:
+    async def test_marked_and_endless_functions_are_not_inlined(self) -> None:
         marked = function_def("Marked(x: float) -> y: float", body=[], ret={"y": "x"})
         marked.attr["_noinline"].b = True
         endless = function_def("Endless(x: float) -> y: float", body=[("n", "Endless", ["x"], {})], ret={"y": "n:y:0"})
@@ -642,7 +642,7 @@ class TestInlining:
         with pytest.raises(errors.ResourceExhaustedError, match="nested more than"):
             await run(g, "e:0", {"x:0": 3.0})
 
-    async def test_a_dead_call_runs_nothing(self) -> None:
+    async def test_dead_call_runs_nothing(self) -> None:
         counting = function_def(
             "Counting(x: float) -> y: float", body=[("n", "PassesTestCount", ["x"], {})], ret={"y": "n:y:0"}
         )
@@ -655,14 +655,14 @@ class TestInlining:
         assert (await run(g, "m:0", {"x:0": 3.0, "p:0": False}))[0] == 3
         assert not calls
 
-    async def test_a_fed_call(self) -> None:
+    async def test_fed_call(self) -> None:
         square = function_def("Sq(x: float) -> y: float", body=[("n", "Square", ["x"], {"T": F})], ret={"y": "n:y:0"})
         g = self.graph(square)
         g("s", "Sq", "x")
         g("y", "Neg", "s", T=F)
         assert (await self.both(g, "y:0", {"s:0": 3.0}))[0] == -3
 
-    async def test_a_call_of_constants_that_another_request_does_not_inline(self) -> None:
+    async def test_call_of_constants_that_another_request_does_not_inline(self) -> None:
         """What folding makes of the inlined call must not be taken for the call's kernel."""
         body = [("c", "Const", [], {"dtype": F, "value": np.float32(3)}), ("n", "Square", ["c:output:0"], {"T": F})]
         nine = function_def("Nine() -> y: float", body=body, ret={"y": "n:y:0"})
@@ -721,7 +721,7 @@ class TestLogSoftmax:
 
 
 class TestOwnPasses:
-    async def test_they_run_where_they_are_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_registered_pass_runs_where_it_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(passes, "PASSES", dict(PASSES))
         seen: list[passes.WorkingGraph] = []
         passes.register_pass("seeing", lambda working, *_: seen.append(working))
@@ -760,7 +760,7 @@ class TestDerivedNodes:
         g("call", "Checked", "x")
         return g
 
-    async def test_an_error_names_the_node_and_its_function(self) -> None:
+    async def test_error_names_the_node_and_its_function(self) -> None:
         with pytest.raises(errors.InvalidArgumentError) as caught:
             await run(self.graph(), "call:0", {"x:0": np.nan})
         assert caught.value.node == "call/n"

@@ -72,7 +72,7 @@ def test_const_refuses_a_value_of_another_type():
         (PartialTensorShape([None, 3]), "dtype float and shape [?,3]"),
     ],
 )
-def test_an_unfed_placeholder_says_which_it_is(shape, end):
+def test_unfed_placeholder_says_which_it_is(shape, end):
     assert_refuses(
         "Placeholder",
         [],
@@ -228,7 +228,7 @@ def test_freezing_keeps_large_arrays_and_objects_as_they_are():
         assert freeze(array) is array
 
 
-def test_a_fed_shape_may_be_changed_between_steps():
+def test_fed_shape_may_be_changed_between_steps():
     built, _, _ = build("Reshape", [X, I32([6])])
     shape = I32([3, 2])
     assert built.compute(X, shape).shape == (3, 2)

@@ -80,7 +80,7 @@ def test_variants_are_filled_stacked_and_zeroed_as_they_are():
     assert run_op("ZerosLike", [filled[0]], T="variant").tolist() == [[], []]
 
 
-def test_a_variant_may_hold_an_array():
+def test_variant_may_hold_an_array():
     held = np.empty(1, object)
     held[0] = np.arange(3)
     held = held.reshape(())
@@ -107,13 +107,13 @@ def test_more_than_there_is_memory_is_refused(op, inputs, shape):
     assert_refuses(op, inputs, text, error=errors.ResourceExhaustedError)
 
 
-def test_what_the_system_would_grant_but_cannot_hold_is_refused(monkeypatch):
+def test_allocation_beyond_the_available_memory_is_refused(monkeypatch):
     monkeypatch.setattr(allocation, "available_memory", lambda: 2**28)
     text = f"OOM when allocating tensor with shape[134217728] and type float on {DEVICE} by allocator cpu"
     assert_refuses("Fill", [I32([2**27]), 1.0], text, error=errors.ResourceExhaustedError)
 
 
-def test_what_numpy_has_no_room_for_is_refused_where_memory_is_counted_too():
+def test_shape_too_large_for_numpy_is_refused_where_memory_is_counted():
     """It multiplies what is not 0, though there be nothing in all."""
     with tracking_allocations(), pytest.raises(errors.ResourceExhaustedError, match="OOM"):
         run_op("Fill", [I64([2**62, 5, 0]), 1.0])
@@ -209,7 +209,7 @@ def test_tile_is_numpys(shape, data):
     assert_gives("Tile", [x, I32(multiples)], np.tile(x, multiples))
 
 
-def test_a_matrix_of_multiples_is_refused_after_a_vector_of_the_same_bytes():
+def test_matrix_of_multiples_is_refused_after_a_vector_of_the_same_bytes():
     kernel, _, _ = build("Tile", [F32([1]), I32([2])])
     np.testing.assert_array_equal(kernel.compute(F32([1]), I32([2])), F32([1, 1]))
     with pytest.raises(errors.InvalidArgumentError, match="Expected multiples to be 1-D"):

@@ -109,7 +109,7 @@ def test_gather_of_every_type(dtype):
     assert_gives("GatherNd", [x, I32([[3, 1], [0, 2]])], x[[3, 0], [1, 2]])
 
 
-def test_a_gathered_string_is_an_array():
+def test_gathered_string_is_an_array():
     assert_gives("GatherV2", [strings("a", "b"), np.int32(1), np.int32(0)], np.array(b"b", object))
 
 

@@ -76,7 +76,7 @@ def test_pad_refuses(paddings, message):
     assert_refuses("PadV2", [X, I32(paddings), 1.0], message)
 
 
-def test_a_vector_of_paddings_is_refused_after_a_matrix_of_the_same_bytes():
+def test_vector_of_paddings_is_refused_after_a_matrix_of_the_same_bytes():
     kernel, _, _ = build("Pad", [F32([1]), I32([[1, 2]])])
     np.testing.assert_array_equal(kernel.compute(F32([1]), I32([[1, 2]])), F32([0, 1, 0, 0]))
     with pytest.raises(errors.InvalidArgumentError, match="paddings must be a matrix with 2 columns"):

@@ -143,7 +143,7 @@ def test_strided_slice(begin, end, strides, masks, want):
     assert_gives("StridedSlice", [TABLE, *spec(begin, end, strides)], F32(want), **masks)
 
 
-def test_an_element_of_a_string_tensor_is_an_array():
+def test_element_of_a_string_tensor_is_an_array():
     x = strings("a", "b", "c")
     assert_gives("StridedSlice", [x, [1], [2], [1]], np.array(b"b", object), shrink_axis_mask=1)
 
@@ -242,7 +242,7 @@ def test_errors_of_gradient_and_update():
     assert_refuses("TensorStridedSliceUpdate", [TABLE, *at, F32([1, 2, 3])], message)
 
 
-def test_a_shape_too_large_is_refused_before_it_is_touched():
+def test_shape_too_large_is_refused_before_it_is_touched():
     with pytest.raises(errors.ResourceExhaustedError, match="OOM when allocating tensor with shape"):
         run_op("StridedSliceGrad", [I64([2**40]), *spec([0], [1], [1]), F32([1])])
 

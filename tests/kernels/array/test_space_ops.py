@@ -113,7 +113,7 @@ def test_block_errors(op, shape, blocks, margins, message):
     assert_refuses(op, [counted(*shape), I32(blocks), I32(margins)], message)
 
 
-def test_the_older_ops_take_images_only():
+def test_older_ops_take_images_only():
     for op in ("SpaceToBatch", "BatchToSpace"):
         assert_refuses(
             op, [counted(4, 4, 4), I32([[0, 0], [0, 0]])], "Input rank should be: 4instead of: 3", block_size=2

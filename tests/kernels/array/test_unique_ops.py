@@ -45,7 +45,7 @@ def test_unique_keeps_the_order_of_first_occurrence(dtype, size):
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
 @pytest.mark.parametrize("copies", [1, 100])
-def test_a_nan_equals_nothing_and_zeros_are_equal(dtype, copies):
+def test_nan_equals_nothing_and_zeros_are_equal(dtype, copies):
     x = np.array([nan, 0.0, -0.0] * copies, dtype)
     y, idx, counts = run_op("UniqueWithCounts", [x])
     assert len(y) == copies + 1
@@ -119,7 +119,7 @@ def test_list_diff_refuses():
 
 
 @given(shapes(min_rank=1), st.sampled_from([t for t in ELEMENT_TYPES if t is not object]))
-def test_where_is_numpys(shape, dtype):
+def test_where_gives_the_indices_of_numpy(shape, dtype):
     x = example_of(shape, dtype)
     assert_gives("Where", [x], np.argwhere(x != 0).reshape(-1, len(shape)))
 

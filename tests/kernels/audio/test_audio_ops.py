@@ -126,7 +126,7 @@ def test_spectrograms_are_the_transforms_of_each_window(window, stride, squared)
     np.testing.assert_allclose(got, np.array(want) ** (2 if squared else 1), rtol=1e-4, atol=1e-5)
 
 
-def test_too_short_for_a_window():
+def test_sound_shorter_than_a_window():
     assert run_op("AudioSpectrogram", [SOUND], window_size=64, stride=1).shape == (2, 0, 33)
     assert run_op("AudioSpectrogram", [SOUND[:, :0]], window_size=16, stride=1).shape == (0, 35, 9)
     assert run_op("AudioSpectrogram", [SOUND], window_size=2**40, stride=1).size == 0

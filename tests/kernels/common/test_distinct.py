@@ -16,7 +16,7 @@ from aexec.kernels.common.distinct import distinct
 
 
 @given(arrays.arrays(np.int8, arrays.array_shapes(min_dims=1, max_dims=1, min_side=0, max_side=50)))
-def test_as_numpy(values: Any) -> None:
+def test_distinct_values_are_those_of_numpy(values: Any) -> None:
     found, which = distinct(values)
     expected = np.unique(values, return_inverse=True)
     np.testing.assert_array_equal(found, expected[0])
@@ -24,7 +24,7 @@ def test_as_numpy(values: Any) -> None:
     assert which.dtype == np.int64
 
 
-def test_no_nan_is_another() -> None:
+def test_nans_are_equal() -> None:
     found, which = distinct(np.array([np.nan, 1.0, np.nan, 1.0]))
     assert len(found) == 3 and which.tolist()[1] == which.tolist()[3] == 0 and set(which[::2].tolist()) == {1, 2}
 

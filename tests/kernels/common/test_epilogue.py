@@ -80,7 +80,7 @@ def test_large_outputs_come_in_blocks_that_fit_a_cache() -> None:
     assert add.blocks == -(-add.numbers.nbytes // epilogue.BLOCK_BYTES)
 
 
-def test_a_convolution_over_no_channels_is_finished_too() -> None:
+def test_convolution_over_no_channels_is_finished_too() -> None:
     geometry = convolution.Geometry((1, 4, 4, 0), (1, 1, 0, 2), (_window(4, 1), _window(4, 1)))
     add = _Add(geometry.output_shape)
     out = convolution.forward(np, np.zeros((1, 4, 4, 0), np.float32), np.zeros((1, 1, 0, 2), np.float32), geometry, add)

@@ -44,7 +44,7 @@ def test_int32_is_arithmetic_of_the_host() -> None:
     assert found("FloorMod", T=dtypes.float32).host_memory == ()
 
 
-def test_a_kernel_of_the_host_computes_with_numpy() -> None:
+def test_kernel_of_the_host_computes_with_numpy() -> None:
     op_def = op_registry.global_registry.lookup("MatMul").op_def
     attrs: dict[str, Any] = {"T": dtypes.int32, "transpose_a": False, "transpose_b": False}
     construction = OpKernelConstruction(

@@ -19,7 +19,7 @@ def matrix(rows: int, columns: int, dtype: Any = np.float32) -> Any:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64])
-def test_all_shapes(shape: tuple[int, int], dtype: Any) -> None:
+def test_row_sums_of_all_shapes(shape: tuple[int, int], dtype: Any) -> None:
     x = matrix(*shape, dtype)
     exact = x.astype(np.complex128).sum(0)
     found = sum_of_rows(x, np.dtype(dtype))
@@ -33,7 +33,7 @@ def test_rows_of_non_contiguous_arrays_are_summed() -> None:
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_the_ops(keep: bool) -> None:
+def test_ops(keep: bool) -> None:
     x = matrix(MANY // 8, 32).reshape(4, -1, 4, 8)
     exact = x.astype(np.float64).sum((0, 1), keepdims=keep)
     found = run_op("Sum", [x, np.array([0, 1], np.int32)], keep_dims=keep)

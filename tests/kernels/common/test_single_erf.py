@@ -10,7 +10,7 @@ from aexec.kernels.common.elementwise import shared
 from aexec.kernels.common.single_erf import single_erf, single_erfc
 
 
-def test_the_complement_has_its_relative_error_far_out_too() -> None:
+def test_complement_has_its_relative_error_far_out_too() -> None:
     x = np.linspace(-12, 9.2, 100_003, dtype=np.float32)
     np.testing.assert_allclose(single_erfc(np, x), special.erfc(x.astype(np.float64)), rtol=1e-6)
 

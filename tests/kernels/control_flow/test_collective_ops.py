@@ -82,7 +82,7 @@ async def test_broadcast(kind: str) -> None:
         await run(g, ["s:0", "r0:0", "r2:0"], {"x:0": [1.0]})
 
 
-async def test_who_waits_in_vain_ends_with_the_step_or_its_time() -> None:
+async def test_vain_wait_ends_with_the_step_or_its_timeout() -> None:
     attrs = {"merge_op": b"Add", "final_op": b"Id", "subdiv_offsets": [0]}
     g = members("CollectiveReduce", [np.float32(1)] * 3, DEVICES["CPU"], timeout_seconds=0.01, **attrs)
     with pytest.raises(errors.DeadlineExceededError, match="Not all of the 3 nodes"):

@@ -43,7 +43,7 @@ def test_sent_values_are_received(send: str, receive: str) -> None:
     assert step.rendezvous.statistics().values == 0
 
 
-def test_the_key_names_devices_edge_frame_and_iteration() -> None:
+def test_key_names_devices_edge_frame_and_iteration() -> None:
     step = context()
     sender()(step, X)
     sender()(in_loop(step, (12, 3)), 2 * X)
@@ -51,13 +51,13 @@ def test_the_key_names_devices_edge_frame_and_iteration() -> None:
     assert step.rendezvous.recv_nowait(f"{KEY}0:0").value is X  # type: ignore[union-attr]
 
 
-def test_a_dead_value_travels() -> None:
+def test_dead_value_travels() -> None:
     step = context()
     sender()(step, None)
     assert receiver()(step) is None
 
 
-async def test_a_receive_waits_for_its_value() -> None:
+async def test_receive_waits_for_its_value() -> None:
     step = context(loop=asyncio.get_running_loop())
     live, dead = receiver()(step), receiver()(in_loop(step, (1, 1)))
     assert isinstance(live, PendingOutputs) and not live.done()
@@ -67,7 +67,7 @@ async def test_a_receive_waits_for_its_value() -> None:
     assert await dead is None
 
 
-async def test_a_receive_ends_with_the_step() -> None:
+async def test_receive_ends_with_the_step() -> None:
     step = context(loop=asyncio.get_running_loop())
     waiting = receiver()(step)
     step.cancellation.start_cancel_with_status(errors.InvalidArgumentError("the cause"))

@@ -111,7 +111,7 @@ async def test_errors() -> None:
             await session.run("take:0", {"n": np.array([1], np.int32)})
 
 
-async def test_what_was_taken_too_late_comes_back() -> None:
+async def test_cancelled_take_gives_the_gradients_back() -> None:
     """A taker that is cancelled after it was served gives everything back."""
     accumulator = ConditionalAccumulator(float32, UNKNOWN_RANK, is_mean=True)
     task = asyncio.ensure_future(accumulator.take(1, CancellationManager()))
@@ -138,7 +138,7 @@ def test_threads_lose_nothing() -> None:
     assert asyncio.run(accumulator.take(800, None)).tolist() == [800] * 3
 
 
-def test_who_takes_while_a_wrong_gradient_is_refused_is_served() -> None:
+def test_taker_is_served_while_a_wrong_gradient_is_refused() -> None:
     """The thread that refuses it holds the lock when the taker comes, and serves it all the same."""
     entered, leave = threading.Event(), threading.Event()
 
@@ -247,7 +247,7 @@ async def test_sparse_gradients_may_be_written_to_afterwards() -> None:
     assert taken.indices.tolist() == [1] and taken.values.tolist() == [[1, 1]]
 
 
-async def test_a_large_mean_is_made_in_a_thread_and_given_back_by_a_cancelled_step(
+async def test_large_mean_is_made_in_a_thread_and_given_back_by_a_cancelled_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     entered, leave = threading.Event(), threading.Event()

@@ -208,7 +208,7 @@ def test_registered_for_tensorflows_types() -> None:
         assert registered(op) == in_tensorflow(op), op
 
 
-async def test_what_was_fed_may_be_written_to_afterwards() -> None:
+async def test_fed_arrays_may_be_written_to_afterwards() -> None:
     keys, values = np.array([b"a"], object), np.array([1.0], np.float32)
     async with aexec.Session(_barrier()) as session:
         for component in (0, 1):
@@ -227,7 +227,7 @@ async def test_very_many_keys() -> None:
         assert (taken == keys).all() and (first == values).all() and (second == values).all()
 
 
-async def test_the_loop_waits_for_no_insertion_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_loop_waits_for_no_insertion_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     keys, values = np.array([b"%d" % i for i in range(20_000)], object), np.arange(20_000, dtype=np.float32)
     entered, leave = threading.Event(), threading.Event()
 
@@ -274,7 +274,7 @@ async def test_tuples_come_in_the_order_of_their_first_components_however_they_a
         assert list(await client.take(30)) == [key.encode() for key in [*many[6:25], many[27], *many[30:]]]
 
 
-async def test_what_a_cancelled_step_had_taken_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_elements_taken_by_a_cancelled_step_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     keys, values = np.array([b"%d" % i for i in range(20_000)], object), np.arange(20_000, dtype=np.float32)
     entered, leave = threading.Event(), threading.Event()
 
@@ -296,7 +296,7 @@ async def test_what_a_cancelled_step_had_taken_comes_back(monkeypatch: pytest.Mo
         leave.set()
 
 
-async def test_a_key_twice_in_a_closed_barrier() -> None:
+async def test_key_twice_in_a_closed_barrier() -> None:
     async with aexec.Session(_barrier()) as session:
         client = Client(session)
         await client.put(0, a=1)
@@ -306,7 +306,7 @@ async def test_a_key_twice_in_a_closed_barrier() -> None:
             await session.run([], feeds, targets=["put1"])
 
 
-async def test_no_tuples_of_a_shape_that_no_array_has() -> None:
+async def test_impossible_shape_of_a_batch_is_refused() -> None:
     shapes = [PartialTensorShape([]), PartialTensorShape([2**62])]
     async with aexec.Session(_barrier(shapes=shapes)) as session:
         with pytest.raises(errors.ResourceExhaustedError, match="OOM when allocating a batch"):

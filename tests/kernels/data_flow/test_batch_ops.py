@@ -54,7 +54,7 @@ async def test_steps_share_a_batch() -> None:
         assert second.tolist() == [9, 12]
 
 
-async def test_a_cancelled_step_leaves_the_others() -> None:
+async def test_cancelled_step_leaves_the_others() -> None:
     async with aexec.Session(_graph()) as session:
         first = asyncio.ensure_future(session.run("y:0", _feeds(1, 2)))
         for _ in range(20):

@@ -97,7 +97,7 @@ async def test_gradients_are_added_up_and_what_is_not_written_is_zero(device: st
     assert shaped.shape == (2, 3)
 
 
-async def test_what_is_wrong_is_told_with_the_node(device: str) -> None:
+async def test_error_names_the_node(device: str) -> None:
     def graph_of(make: Any, **attrs: Any) -> aexec.Graph:
         with aexec.Graph() as graph, aexec.device(device):
             x = aexec.placeholder("float32", [4, 3], name="x")

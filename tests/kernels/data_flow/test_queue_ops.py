@@ -20,7 +20,7 @@ from tests.support.waiting import until
 QUEUES = ("FIFOQueue", "RandomShuffleQueue", "PaddingFIFOQueue", "PriorityQueue")
 
 
-def test_there_are_the_kernels_that_tensorflow_has() -> None:
+def test_kernels_are_those_of_tensorflow() -> None:
     assert set(QUEUES) == set(queue_kinds())
     for op in harness.ops_of("data_flow.queue_ops"):
         assert harness.registered(op) == harness.in_tensorflow(op), op
@@ -195,7 +195,7 @@ async def test_padded_and_unbounded_queues_are_shared_if_compatible() -> None:
         assert second.statistics().size == 1
 
 
-async def test_a_queue_that_is_not_there() -> None:
+async def test_queue_that_is_not_there() -> None:
     with aexec.Graph() as graph:
         handle = aexec.placeholder("resource", [], name="h")
         ops.queue_size_v2(handle, name="size")
@@ -231,7 +231,7 @@ async def test_handles_of_the_first_kind() -> None:
 
 @pytest.mark.parametrize("dtype", [t.name for t in dtypes.ALL if t not in (dtypes.resource, dtypes.variant)])
 @pytest.mark.parametrize("kind", ["fifo", "pad"])
-async def test_all_types_go_through(dtype: str, kind: str) -> None:
+async def test_queue_takes_all_types(dtype: str, kind: str) -> None:
     kinds = dtypes.as_dtype(dtype)
     if kinds is dtypes.string:
         rows = harness.strings("a", "bc", "", "def", shape=(2, 2))
@@ -249,7 +249,7 @@ async def test_all_types_go_through(dtype: str, kind: str) -> None:
         assert (got == rows).all()
 
 
-async def test_a_fed_array_may_be_written_to_afterwards() -> None:
+async def test_fed_array_may_be_written_to_afterwards() -> None:
     with aexec.Graph() as graph:
         handle = make(shapes=([2],))
         x = aexec.placeholder("float32", None, name="x")
@@ -266,7 +266,7 @@ async def test_a_fed_array_may_be_written_to_afterwards() -> None:
         assert (await session.run("get:0")).tolist() == [[1, 2], [3, 4], [5, 6]]
 
 
-async def test_what_a_kernel_made_is_not_copied() -> None:
+async def test_kernel_output_is_not_copied() -> None:
     addresses = []
 
     @aexec.op("QueueTestMake() -> y: float", stateful=True)
@@ -299,7 +299,7 @@ async def test_much_data_is_copied_and_joined_in_threads() -> None:
         assert session.statistics().pool.submitted == 2
 
 
-async def test_a_cancelled_step_gives_back_what_its_dequeue_had() -> None:
+async def test_cancelled_step_gives_back_what_its_dequeue_had() -> None:
     with aexec.Graph() as graph:
         handle = make(name="q")
         ops.queue_dequeue_many_v2(handle, 3, component_types=["float32"], name="get")
@@ -336,7 +336,7 @@ async def test_padding_that_takes_too_much_memory_is_refused() -> None:
         assert len(queue) == 4  # nothing was taken
 
 
-async def test_a_traced_step_that_waits() -> None:
+async def test_traced_step_that_waits() -> None:
     with aexec.Graph() as graph:
         handle = make(name="q")
         ops.queue_dequeue_v2(handle, component_types=["float32"], name="one")
@@ -399,7 +399,7 @@ async def test_sessions_in_different_loops_share_a_queue() -> None:
         assert await waiting == 9
 
 
-async def test_a_loop_empties_a_queue() -> None:
+async def test_loop_empties_a_queue() -> None:
     """Each iteration waits on its own, and an error ends the loop."""
     frame = {"frame_name": "loop", "parallel_iterations": 1}
     with aexec.Graph() as graph:
@@ -432,7 +432,7 @@ async def test_a_loop_empties_a_queue() -> None:
         assert caught.value.op == "QueueDequeueV2"
 
 
-async def test_a_batch_being_joined_in_a_thread_is_given_back_by_a_cancelled_step() -> None:
+async def test_batch_being_joined_in_a_thread_is_given_back_by_a_cancelled_step() -> None:
     with aexec.Graph() as graph:
         handle = make(shapes=([500_000],), name="q")
         ops.queue_dequeue_many_v2(handle, 3, component_types=["float32"], name="get")
@@ -449,7 +449,7 @@ async def test_a_batch_being_joined_in_a_thread_is_given_back_by_a_cancelled_ste
 
 
 @pytest.mark.parametrize("there", [3, 1, 0])
-async def test_a_batch_whose_step_fails_before_the_loop_gets_its_turn_has_taken_nothing(there: int) -> None:
+async def test_batch_whose_step_fails_before_the_loop_gets_its_turn_has_taken_nothing(there: int) -> None:
     with aexec.Graph() as graph:
         handle = make(shapes=([500_000],), name="q")
         ops.queue_dequeue_many_v2(handle, 3, component_types=["float32"], name="get")
@@ -464,7 +464,7 @@ async def test_a_batch_whose_step_fails_before_the_loop_gets_its_turn_has_taken_
         assert queue.statistics().waiting_dequeues == 0
 
 
-async def test_a_batch_that_cannot_be_joined_is_given_back_in_a_thread_too(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_batch_that_cannot_be_joined_is_given_back_in_a_thread_too(monkeypatch: pytest.MonkeyPatch) -> None:
     with aexec.Graph() as graph:
         handle = make(shapes=([500_000],), name="q")
         ops.queue_dequeue_many_v2(handle, 3, component_types=["float32"], name="get")

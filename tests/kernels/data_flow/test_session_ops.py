@@ -15,7 +15,7 @@ def test_types_are_tensorflows(op):
     assert registered(op) == in_tensorflow(op)
 
 
-def test_all_of_them_have_kernels():
+def test_session_ops_have_kernels():
     assert ops_of("data_flow.session_ops") == [
         "DeleteSessionTensor",
         "GetSessionHandle",

@@ -148,7 +148,7 @@ async def test_maps(kind: str) -> None:
         assert await waiting == 1
 
 
-async def test_an_index_given_twice() -> None:
+async def test_index_given_twice() -> None:
     async with aexec.Session(_map("Map")) as session:
         await session.run([], _keyed(1), targets=["put"])
         with pytest.raises(errors.InvalidArgumentError, match="not strictly ordered"):
@@ -198,7 +198,7 @@ def test_registered() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 1 << 19])
-async def test_what_was_fed_may_be_written_to_afterwards(size: int) -> None:
+async def test_fed_arrays_may_be_written_to_afterwards(size: int) -> None:
     fed = np.ones(size, np.float32)
     async with aexec.Session(_stage()) as session:
         await session.run([], {"a": fed, "b": 5}, targets=["put"])
@@ -221,7 +221,7 @@ async def _cancelled_after_delivery(waiting: Any, deliver: Any) -> None:
         await task
 
 
-async def test_who_is_cancelled_has_put_nothing() -> None:
+async def test_cancelled_put_leaves_nothing() -> None:
     area, values = StagingArea(capacity=1), (np.ones(2),)
     await area.put(values, None)
     await _cancelled_after_delivery(area.put((np.zeros(2),), None), lambda: area.get(None))
@@ -229,7 +229,7 @@ async def test_who_is_cancelled_has_put_nothing() -> None:
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-async def test_who_is_cancelled_has_put_nothing_into_a_map(ordered: bool) -> None:
+async def test_cancelled_put_leaves_nothing_in_a_map(ordered: bool) -> None:
     held = StagingMap(2, ordered=ordered, memory_limit=40)
     one, other = (np.ones(2), np.ones(3)), np.zeros(2)
     await held.put(1, [0, 1], one, None)

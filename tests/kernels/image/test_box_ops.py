@@ -108,14 +108,14 @@ def test_tensorflows_answers():
     assert [v.tolist() for v in sample([7, -2])[:2]] == [[0, 11, 0], [37, 44, -1]]
 
 
-def test_the_first_version_has_the_part_as_attr():
+def test_first_version_has_the_part_as_attr():
     inputs = [I32([40, 60, 3]), OBJECT]
     first = run_op("SampleDistortedBoundingBox", inputs, context=(), seed=3, seed2=5, min_object_covered=0.3)
     second = run_op("SampleDistortedBoundingBoxV2", [*inputs, F32(0.3)], context=(), seed=3, seed2=5)
     assert [v.tolist() for v in first] == [v.tolist() for v in second]
 
 
-def test_the_whole_image_is_the_last_resort():
+def test_whole_image_is_the_last_resort():
     for impossible in (
         {"area_range": [0.01, 0.02], "covered": 1.0},
         {"area_range": [0.9, 1.0], "aspect_ratio_range": [5.0, 6.0]},
@@ -127,7 +127,7 @@ def test_the_whole_image_is_the_last_resort():
         assert (begin.tolist(), size.tolist()) == ([0, 0, 0], [height, width, -1])
 
 
-def test_no_objects():
+def test_image_without_objects():
     none = OBJECT[:, :0]
     _, size, _ = sample([1, 1], boxes=none, use_image_if_no_bounding_boxes=True)
     assert 0 < size[0] <= 40

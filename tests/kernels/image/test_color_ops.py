@@ -76,7 +76,7 @@ def test_contrast_is_about_each_channels_mean():
 
 
 @pytest.mark.parametrize("op", ["AdjustHue", "AdjustSaturation", "AdjustContrastv2", "RGBToHSV", "HSVToRGB"])
-def test_no_images(op):
+def test_empty_batch_of_images(op):
     factor = [F32(0.5)] if op.startswith("Adjust") else []
     assert run_op(op, [F32(np.zeros((0, 2, 2, 3))), *factor]).shape == (0, 2, 2, 3)
     assert run_op(op, [F32(np.zeros((2, 0, 2, 3))), *factor]).shape == (2, 0, 2, 3)

@@ -26,7 +26,7 @@ WHOLE = F32([[0, 0, 1, 1]])
 
 @pytest.mark.parametrize(("method", "op"), [("bilinear", "ResizeBilinear"), ("nearest", "ResizeNearestNeighbor")])
 @given(st.tuples(*[st.integers(2, 6)] * 4))
-def test_the_whole_image_is_resized_with_aligned_corners(method, op, sizes):
+def test_whole_image_is_resized_with_aligned_corners(method, op, sizes):
     image, size = noise((2, *sizes[:2], 3)), I32(sizes[2:])
     boxes = np.concatenate([WHOLE, WHOLE])
     got = run_op("CropAndResize", [image, boxes, I32([1, 0]), size], method=method)
@@ -54,7 +54,7 @@ BOXES = st.lists(st.tuples(*[st.floats(-0.25, 1.25, width=32)] * 4), max_size=5)
 
 
 @given(BOXES, st.sampled_from(["bilinear", "nearest"]), st.tuples(*[st.integers(1, 4)] * 4))
-def test_the_images_gradient_is_the_adjoint(boxes, method, sizes):
+def test_images_gradient_is_the_adjoint(boxes, method, sizes):
     image = noise((2, *sizes[:2], 3))
     boxes = F32(boxes).reshape(-1, 4)
     index = I32(np.arange(len(boxes)) % 2)
@@ -67,7 +67,7 @@ def test_the_images_gradient_is_the_adjoint(boxes, method, sizes):
         np.testing.assert_allclose((back.astype(float) * image).sum(), (crops * grads).sum(), atol=tolerance)
 
 
-def test_the_boxes_gradient_is_the_slope():
+def test_boxes_gradient_is_the_slope():
     image, boxes, index = noise((1, 5, 6, 2)).astype(np.float64), F32([[0.13, 0.21, 0.83, 0.77]]), I32([0])
     for size in ([3, 4], [1, 1]):
         grads = noise((1, *size, 2), 1)
@@ -79,7 +79,7 @@ def test_the_boxes_gradient_is_the_slope():
             assert ((up - down) * grads).sum() / 2e-3 == pytest.approx(got[0, i], abs=0.05)
 
 
-def test_no_boxes():
+def test_empty_batch_of_boxes():
     image = noise((2, 3, 3, 1))
     none, index = F32(np.zeros((0, 4))), I32([])
     assert run_op("CropAndResize", [image, none, index, I32([2, 2])]).shape == (0, 2, 2, 1)
@@ -162,7 +162,7 @@ def glimpse(op, offset, size=(3, 2), **attrs):
         ("ExtractGlimpseV2", False, False, (1, 1), 7),
     ],
 )
-def test_where_glimpses_lie(op, centered, normalized, offset, upper_left):
+def test_positions_of_glimpses(op, centered, normalized, offset, upper_left):
     got = glimpse(op, offset, centered=centered, normalized=normalized)
     assert got == [[upper_left + 6 * i, upper_left + 6 * i + 1] for i in range(3)]
 
@@ -212,7 +212,7 @@ def test_noise_attrs_are_checked():
 # Random crops
 
 
-def test_a_random_crop_is_a_part_and_its_seed_determines_it():
+def test_random_crop_is_a_part_and_its_seed_determines_it():
     image = F32(np.arange(60)).reshape(5, 6, 2)
     size = I64([2, 3])
 

@@ -47,7 +47,7 @@ BOX = st.tuples(*[st.integers(0, 4)] * 4)
     st.sampled_from([0.0, 0.25, 0.5, 1.0]),
     st.sampled_from([-1.0, 0.2]),
 )
-def test_all_versions_are_the_slow_model(items, count, limit, threshold):
+def test_all_versions_agree_with_the_slow_model(items, count, limit, threshold):
     boxes = F32([box for box, _ in items]).reshape(-1, 4)
     scores = F32([score / 8 for _, score in items])
 
@@ -79,7 +79,7 @@ def crowd(seed, count, size):
 
 
 @pytest.mark.parametrize(("size", "wanted"), [(0.05, 40), (0.05, 700), (0.5, 40), (0.5, 1500)])
-def test_many_boxes_are_the_slow_model(size, wanted):
+def test_many_boxes_agree_with_the_slow_model(size, wanted):
     """So many that they are sorted and compared in parts."""
     boxes, scores = crowd(1, 1500, size)
     limit, threshold = np.float32(0.3), np.float32(20)
@@ -95,7 +95,7 @@ def test_many_boxes_are_the_slow_model(size, wanted):
     assert (chosen.tolist(), count) == (want, len(want))
 
 
-def test_many_overlaps_are_the_slow_model():
+def test_many_overlaps_agree_with_the_slow_model():
     rng = np.random.default_rng(3)
     table, scores = rng.random((700, 700), np.float32), rng.random(700, np.float32)
     want = I32(slowly(scores, lambda i, j: table[i, j], 0.99, 0.1, 300))
@@ -168,7 +168,7 @@ def test_half_precision():
     assert lowered.dtype == np.float16
 
 
-def test_not_a_number_is_no_score():
+def test_nan_score_is_not_selected():
     boxes = F32([[0, 0, 1, 1], [0, 2, 1, 3]])
     assert_gives("NonMaxSuppression", [boxes, F32([np.nan, 1]), I32(2)], I32([1]))
 
@@ -251,7 +251,7 @@ def test_classes_are_suppressed_by_themselves():
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize(("per_class", "total"), [(3, 20), (50, 30), (50, 400)])
-def test_many_classes_are_the_slow_model(shared, per_class, total):
+def test_many_classes_agree_with_the_slow_model(shared, per_class, total):
     rng = np.random.default_rng(total)
     boxes = crowd(per_class, 80 if shared else 480, 0.5)[0].reshape(80, 1 if shared else 6, 4)
     scores = rng.integers(0, 50, (80, 6)).astype(np.float32)
@@ -277,7 +277,7 @@ def test_each_class_may_have_its_own_boxes():
     assert found[0].tolist() == [[0, 0, 0.5, 0.5], [0, 0, 1, 1]]
 
 
-def test_no_boxes_and_no_images():
+def test_empty_batches_of_boxes_and_images():
     found, _, _, count = combined(np.zeros((2, 0, 1, 4)), np.zeros((2, 0, 3)), 2, 4)
     assert not found.any() and count.tolist() == [0, 0]
     assert combined(np.zeros((0, 5, 1, 4)), np.zeros((0, 5, 3)), 2, 4)[0].shape == (0, 4, 4)

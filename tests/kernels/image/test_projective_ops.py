@@ -96,7 +96,7 @@ def test_perspective_and_the_horizon():
 
 
 @pytest.mark.parametrize("fill_mode", ["CONSTANT", "REFLECT", "WRAP", "NEAREST"])
-def test_a_single_pixel_and_places_nowhere(fill_mode):
+def test_single_pixel_and_places_nowhere(fill_mode):
     image = F32([[5]]).reshape(1, 1, 1, 1)
     got = run_op(OP, [image, IDENTITY, I32([2, 2]), F32(0)], interpolation="NEAREST", fill_mode=fill_mode)
     assert got[0, 0, 0, 0] == 5

@@ -141,13 +141,13 @@ def test_gradients_of_integers_wrap_around_and_narrow_floats_round_once():
     assert_gives("ResizeNearestNeighborGrad", [ones, I32([1, 1])], np.float16([4099]).reshape(1, 1, 1, 1))
 
 
-def test_a_long_thin_image_turned_around_needs_no_square_in_between():
+def test_long_thin_image_turned_around_needs_no_square_in_between():
     x = noise((1, 200_000, 1, 1))
     for op in ("ResizeBilinear", "ResizeBicubic", "ResizeArea", "ResizeNearestNeighbor"):
         assert run_op(op, [x, I32([1, 200_000])]).shape == (1, 1, 200_000, 1)
 
 
-def test_no_images():
+def test_empty_batch_of_images():
     for op in ("ResizeBilinear", "ResizeBicubic", "ResizeArea", "ResizeNearestNeighbor"):
         assert run_op(op, [noise((0, 4, 4, 3)), I32([2, 2])]).shape == (0, 2, 2, 3)
     assert not run_op("ResizeNearestNeighborGrad", [noise((1, 0, 2, 3)), I32([2, 2])]).any()
@@ -229,7 +229,7 @@ def test_scaled_images_keep_their_level_and_gradients_are_adjoint(kernel_type, o
     assert np.all((np.abs(level) < 1e-3) | (np.abs(level - 1) < 1e-3))
 
 
-def test_the_triangle_is_linear_interpolation():
+def test_triangle_is_linear_interpolation():
     x = noise((1, 4, 5, 3))
     got = run_op(
         "ScaleAndTranslate", [x, I32([8, 10]), F32([2, 2]), F32([0, 0])], kernel_type="triangle", antialias=False
@@ -238,7 +238,7 @@ def test_the_triangle_is_linear_interpolation():
     np.testing.assert_allclose(got, want, atol=1e-6)
 
 
-def test_a_translation_by_whole_pixels_moves_them():
+def test_translation_by_whole_pixels_moves_them():
     x = noise((1, 3, 4, 1))
     got = run_op("ScaleAndTranslate", [x, I32([3, 4]), F32([1, 1]), F32([0, 1])], kernel_type="keyscubic")
     np.testing.assert_allclose(got[:, :, 1:], x[:, :, :-1], atol=1e-6)

@@ -171,7 +171,7 @@ async def test_negative_lengths(attr: str) -> None:
             await r.read()
 
 
-async def test_a_file_that_cannot_be_opened_is_passed_over(lines: list[Path], tmp_path: Path) -> None:
+async def test_file_that_cannot_be_opened_is_passed_over(lines: list[Path], tmp_path: Path) -> None:
     async with Reading(ops.text_line_reader_v2, [tmp_path / "no", lines[0]]) as r:
         with pytest.raises(errors.NotFoundError):
             await r.read()
@@ -190,7 +190,7 @@ async def test_readers_wait_for_names_and_take_turns(lines: list[Path]) -> None:
         assert [await steps[i] for i in (0, 2, 3)] == [b"a", b"b", b"c"]
 
 
-async def test_a_cancelled_step_loses_no_record(lines: list[Path]) -> None:
+async def test_cancelled_step_loses_no_record(lines: list[Path]) -> None:
     async with Reading(ops.text_line_reader_v2, [], close=False) as r:
         step = r.session.start("read:1")
         await r.put(str(lines[0]).encode())
@@ -205,9 +205,7 @@ async def test_a_cancelled_step_loses_no_record(lines: list[Path]) -> None:
         assert got == [b"a", b"b", b"c"]
 
 
-async def test_a_cancelled_step_loses_none_of_several_records(
-    lines: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_cancelled_step_loses_none_of_several_records(lines: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader_ops, "_AHEAD_RECORDS", 1)
     for reads in range(1, 4):
         async with Reading(ops.text_line_reader_v2, lines[:1], count=3) as r:

@@ -58,7 +58,7 @@ def test_square_matrices_are_wanted(op):
 
 @pytest.mark.parametrize("op", SQUARE_OPS)
 @pytest.mark.parametrize("shape", [(0, 0), (2, 0, 0), (0, 2, 2), (2, 0, 3, 3)])
-def test_no_elements(op, shape):
+def test_matrices_without_elements(op, shape):
     batch, n = shape[:-2], shape[-1]
     got = run_op(op, np.zeros(shape, np.float32), **SQUARE_OPS[op])
     shapes = {

@@ -87,7 +87,7 @@ def _array(count: int, shape: Any) -> Any:
     ],
 )
 @pytest.mark.parametrize("limit", [100 << 20, 300 << 20])
-async def test_what_was_never_written_is_refused_before_it_is_made(build: Any, limit: int) -> None:
+async def test_unwritten_elements_beyond_the_limit_are_refused_before_they_are_made(build: Any, limit: int) -> None:
     with aexec.Graph() as graph:
         y = build()
     async with aexec.Session(graph, config=aexec.SessionConfig(step_bytes=limit)) as session:

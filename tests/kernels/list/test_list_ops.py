@@ -156,7 +156,7 @@ def test_lists_are_added_and_zeroed() -> None:
             variant.add(_list(1, 2), other)
 
 
-def test_a_tensor_of_lists_is_no_list() -> None:
+def test_tensor_of_lists_is_no_list() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="Input list must be a scalar"):
         run_op("TensorListLength", [_boxed(_list(1), _list())])
 

@@ -54,7 +54,7 @@ def test_scalars_are_checked(tags, values, message):
 # Histograms
 
 
-def test_a_known_histogram():
+def test_known_histogram():
     empty = summary("HistogramSummary", [text("h"), F32([])]).value[0].histo
     greatest = np.finfo(np.float64).max
     assert (empty.min, empty.max, list(empty.bucket_limit), list(empty.bucket)) == (
@@ -90,7 +90,7 @@ def test_histograms_count_every_value(values):
         assert (found.sum, found.sum_squares) == (total, squares)
 
 
-def test_the_greatest_number_has_a_bucket():
+def test_greatest_number_has_a_bucket():
     found = summary("HistogramSummary", [text("h"), np.array([np.finfo(np.float64).max])]).value[0].histo
     assert list(found.bucket) == [0, 1]
 

@@ -83,7 +83,7 @@ def test_graphs_and_whole_events_are_written(writer):
     assert (second.step, second.wall_time) == (3, 1.0)
 
 
-def test_a_writer_is_made_once_and_closed_for_good(writer):
+def test_writer_is_made_once_and_closed_for_good(writer):
     with pytest.raises(errors.NotFoundError):
         writer.run("WriteScalarSummary", STEP, text("t"), F32(1))
     writer.create(".end")

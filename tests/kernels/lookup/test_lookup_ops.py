@@ -101,7 +101,7 @@ async def test_values_may_be_vectors(op: str) -> None:
 
 
 @pytest.mark.parametrize("op", ["MutableHashTable", "MutableHashTableV2"])
-async def test_what_is_imported_takes_the_place_of_what_was_there(op: str) -> None:
+async def test_import_replaces_the_content(op: str) -> None:
     """LookupTableImport of both generations."""
     async with aexec.Session(_table(op).graph()) as session:
         await session.run([], {"k": _strings(b"a", b"b"), "v": np.array([1, 2])}, targets=["insert"])
@@ -166,7 +166,7 @@ async def test_tables_that_cannot_be(op: str, attrs: dict[str, Any], words: str)
             await session.run("size:0")
 
 
-async def test_a_handle_that_is_none() -> None:
+async def test_handle_that_is_none() -> None:
     """A handle of another resource, and something that is none."""
     g = _table()
     g("variable", "VarHandleOp", dtype=dtypes.float32, shape=PartialTensorShape([]))

@@ -52,7 +52,7 @@ def test_every_pair_of_types():
                 cast(x, source, target)
 
 
-def test_the_same_type_is_the_same_array():
+def test_same_type_is_the_same_array():
     x = strings("a", "b")
     assert cast(x, "string", "string").tolist() == [b"a", b"b"]
 

@@ -125,7 +125,7 @@ def test_integer_division_by_zero(op, dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64])
-def test_the_least_integer_divided_by_minus_one_wraps(dtype):
+def test_least_integer_divided_by_minus_one_wraps(dtype):
     x = np.array([np.iinfo(dtype).min], dtype)
     minus_one = np.array([-1], dtype)
     for op in ("Div", "FloorDiv", "TruncateDiv"):
@@ -327,7 +327,7 @@ def test_complex_scalars_give_the_digits_of_arrays(op):
 
 
 @pytest.mark.parametrize(("op", "function"), [("AddV2", np.add), ("Less", np.less), ("RealDiv", np.divide)])
-def test_where_numpy_does_it_the_kernel_is_numpys_function(op, function):
+def test_kernel_is_numpys_function_where_possible(op, function):
     built, *_ = build(op, [np.float32([1]), np.float32([1])])
     assert built.compute is function
     assert built.explain is not None

@@ -205,7 +205,7 @@ def test_gradients_of_complex_functions(op, want):
 
 
 @pytest.mark.parametrize("op", ["InvGrad", "SqrtGrad", "RsqrtGrad"])
-def test_no_gradient_where_dy_is_zero(op):
+def test_gradient_is_zero_where_dy_is_zero(op):
     y = np.float32([INF, NAN, 0])
     np.testing.assert_array_equal(run_op(op, [y, np.zeros(3, np.float32)]), np.zeros(3, np.float32))
 
@@ -279,7 +279,7 @@ def test_many_inputs_are_added_from_left_to_right(dtype, shape, transposed):
     assert np.asarray(run_op("AddN", [parts])).tobytes() == expected.tobytes()
 
 
-def test_the_sum_of_negative_zeros_is_one():
+def test_sum_of_negative_zeros_is_one():
     for dtype in (np.float32, np.complex64):
         parts = [-np.zeros((2, 2), dtype)] * 20
         assert np.asarray(run_op("AddN", [parts])).tobytes() == parts[0].tobytes()
@@ -337,7 +337,7 @@ def test_any_shape(x):
 
 
 @pytest.mark.parametrize(("op", "function"), [("Exp", np.exp), ("Neg", np.negative), ("LogicalNot", np.logical_not)])
-def test_where_numpy_does_it_the_kernel_is_numpys_function(op, function):
+def test_kernel_is_numpys_function_where_possible(op, function):
     built, *_ = build(op, [np.array([True]) if op == "LogicalNot" else np.float32([1])])
     assert built.compute is function
 

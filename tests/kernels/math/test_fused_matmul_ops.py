@@ -54,7 +54,7 @@ def normal(*shape, seed=0, dtype=np.float32):
 @pytest.mark.parametrize("ops", sorted(BIAS_THEN), ids="+".join)
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("rows", [1, 7, 500])
-def test_as_op_by_op(ops, transpose_a, transpose_b, rows, monkeypatch):
+def test_fused_product_agrees_with_its_ops(ops, transpose_a, transpose_b, rows, monkeypatch):
     monkeypatch.setattr(epilogue, "BLOCK_BYTES", 100)
     a, b = normal(*((4, rows) if transpose_a else (rows, 4))), normal(*((5, 4) if transpose_b else (4, 5)), seed=1)
     attrs = {"transpose_a": transpose_a, "transpose_b": transpose_b}

@@ -70,7 +70,7 @@ def test_batch_mat_mul_takes_adjoints():
     [((2, 0), (0, 3), (2, 3)), ((0, 0), (0, 0), (0, 0)), ((0, 3), (3, 2), (0, 2)), ((1, 1), (1, 0), (1, 0))],
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32, np.int64])
-def test_no_elements(shape_a, shape_b, shape, dtype):
+def test_products_without_elements(shape_a, shape_b, shape, dtype):
     for op in ("MatMul", "BatchMatMul", "BatchMatMulV2"):
         assert_same(run_op(op, zeros(*shape_a, dtype=dtype), zeros(*shape_b, dtype=dtype)), zeros(*shape, dtype=dtype))
 

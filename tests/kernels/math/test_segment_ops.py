@@ -147,7 +147,7 @@ def test_wrong_unsorted_ids(op, ids, count, message):
     assert_refused(message, op, [np.float32(ROWS), np.int32(ids), np.int32(count)])
 
 
-def test_more_segments_than_memory():
+def test_too_many_segments_are_refused():
     with pytest.raises(errors.ResourceExhaustedError, match=r"OOM when allocating tensor with shape\[\d+,4\]"):
         run_op("UnsortedSegmentSum", [np.ones((1, 4), np.float32), [0], np.int64(2**50)])
 

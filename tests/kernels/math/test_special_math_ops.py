@@ -121,7 +121,7 @@ def test_value(op, x, value, dtype):
         ("BesselY1", np.float32, 0, NAN),
     ],
 )
-def test_where_tensorflow_differs_between_its_types(op, dtype, x, value):
+def test_values_follow_tensorflow_type_by_type(op, dtype, x, value):
     assert_close(run_op(op, [dtype(x)]), value, dtype)
 
 
@@ -241,7 +241,7 @@ def test_scipy_is_not_imported_before_it_is_needed():
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_the_derivative_is_not_looked_for_where_it_is_no_number(monkeypatch):
+def test_derivative_is_not_looked_for_where_it_is_no_number(monkeypatch):
     steps = []
     monkeypatch.setattr(igamma_grad, "check_wanted", lambda: steps.append(1))
     run_op("IgammaGradA", [np.float64([1e5, 0.5, NAN, 2]), np.float64([1e300, 1e200, 1, INF])])

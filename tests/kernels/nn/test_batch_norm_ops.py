@@ -236,7 +236,7 @@ def test_gradients_of_global_normalisation(dtype, scaled):
 @pytest.mark.parametrize(("dtype", "tolerance"), [TYPES[0], TYPES[2]])
 @pytest.mark.parametrize("activation", ["Identity", "Relu"])
 @pytest.mark.parametrize("sides", [0, 1])
-def test_with_a_side_input_and_an_activation(data, layout, dtype, tolerance, activation, sides):
+def test_side_input_and_activation_are_applied(data, layout, dtype, tolerance, activation, sides):
     x, scale, offset, mean, variance = data
     x = arrange(x, layout).astype(dtype)
     inputs, attrs = [x, scale, offset, mean, variance], {"is_training": False, "data_format": layout}

@@ -42,14 +42,14 @@ def attrs_of(strides, padding, rates=None) -> dict[str, Any]:
 # Known answers
 
 
-def test_a_three_by_three_sum():
+def test_three_by_three_sum():
     x, ones = F32(range(16)).reshape(1, 4, 4, 1), np.ones((3, 3, 1, 1), np.float32)
     assert_gives("Conv2D", [x, ones], F32([[45, 54], [81, 90]]).reshape(1, 2, 2, 1), **attrs_of([1, 1], "VALID"))
     same = F32([[10, 24], [51, 90]]).reshape(1, 2, 2, 1)
     assert_gives("Conv2D", [x, ones], same, **attrs_of([2, 2], [(1, 0), (1, 0)]))
 
 
-def test_a_one_by_one_kernel_is_a_matrix_product():
+def test_one_by_one_kernel_is_a_matrix_product():
     x, weights = random(2, 3, 4, 5), random(1, 1, 5, 6)
     want = (x.reshape(-1, 5) @ weights[0, 0]).reshape(2, 3, 4, 6)
     assert_gives("Conv2D", [x, weights], want, **attrs_of([1, 1], "SAME"))
@@ -89,7 +89,7 @@ def test_empty_tensors():
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_two_dimensions(data):
+def test_convolution_in_two_dimensions(data):
     lengths, sizes, strides, rates, padding = data.draw(window_attrs(2, rates=True, explicit=True))
     groups, depth, wide = (data.draw(st.integers(1, 3)) for _ in range(3))
     x, weights = random(2, *lengths, groups * depth), random(*sizes, depth, groups * wide, seed=1)

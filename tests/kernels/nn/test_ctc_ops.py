@@ -90,7 +90,7 @@ def test_collapsed_labels():
         np.testing.assert_array_equal(a, b)
 
 
-def test_without_a_path_the_loss_is_infinite():
+def test_loss_without_a_path_is_infinite():
     values, gradient = loss(np.zeros((2, 1, 4)), [[1, 1]], [2])
     assert values.tolist() == [np.inf]
     np.testing.assert_allclose(gradient, 0.25)
@@ -238,7 +238,7 @@ def test_greedy_refuses(shape, lengths, attrs, error, message):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_wide_beam_finds_the_likeliest_sequences(dtype):
+def test_wide_beam_finds_the_likeliest_sequences(dtype):
     x, lengths = logits(4, 2, 3, dtype=dtype), [4, 3]
     outputs = run_op("CTCBeamSearchDecoder", [x, np.int32(lengths)], beam_width=100, top_paths=2, merge_repeated=False)
     indices, values, shapes, scores = outputs[:2], outputs[2:4], outputs[4:6], outputs[6]

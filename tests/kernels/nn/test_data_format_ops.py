@@ -20,7 +20,7 @@ def test_types_are_tensorflows(op):
 
 @pytest.mark.parametrize(("source", "target"), LAYOUTS)
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_the_two_ops_agree_with_the_letters(source, target, dtype):
+def test_two_ops_agree_with_the_letters(source, target, dtype):
     attrs = {"src_format": source, "dst_format": target}
     numbers = np.arange(len(source), dtype=dtype)
     mapped = run_op("DataFormatDimMap", [numbers], **attrs)
@@ -33,14 +33,14 @@ def test_the_two_ops_agree_with_the_letters(source, target, dtype):
     np.testing.assert_array_equal(pairs, np.stack([moved, -moved], axis=1))
 
 
-def test_a_vector_of_spatial_dimensions():
+def test_vector_of_spatial_dimensions():
     for source, target in itertools.permutations(["NHWC", "NCWH", "WHCN"], 2):
         letters = [x for x in source if x not in "NC"]
         got = run_op("DataFormatVecPermute", [[0, 1]], src_format=source, dst_format=target)
         assert [letters[i] for i in got] == [x for x in target if x not in "NC"]
 
 
-def test_a_scalar_dimension():
+def test_scalar_dimension():
     assert int(run_op("DataFormatDimMap", [3])) == 1
 
 

@@ -89,7 +89,7 @@ def test_windows_of_many_taps_over_nothing():
     assert run_op("Dilation2DBackpropFilter", deep, **PLAIN).shape == (2, 2, 0)
 
 
-def test_an_empty_batch():
+def test_empty_batch():
     x, weights = np.zeros((0, 3, 3, 2), np.float32), np.zeros((2, 2, 2), np.float32)
     assert run_op("Dilation2D", [x, weights], **PLAIN).shape == (0, 2, 2, 2)
     grad = np.zeros((0, 2, 2, 2), np.float32)

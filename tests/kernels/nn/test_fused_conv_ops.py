@@ -131,7 +131,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("images", [2, 40])
 @pytest.mark.parametrize(("op", "fused"), LISTS, ids=[f"{op} {'+'.join(fused)}" for op, fused in LISTS])
-def test_as_op_by_op(op, fused, images, monkeypatch):
+def test_fused_convolution_agrees_with_its_ops(op, fused, images, monkeypatch):
     """Small and large, over several blocks, and to the last bit where the ops are there with the same arithmetic."""
     monkeypatch.setattr(epilogue, "BLOCK_BYTES", 500)
     shape, filter_shape = SHAPES[op]
@@ -172,7 +172,7 @@ def test_explicit_padding_dilation_and_groups():
     assert run_fused("_FusedConv2D", x, weights, [bias], "BiasAdd", **attrs).tobytes() == want.tobytes()
 
 
-def test_no_output():
+def test_fused_convolution_without_output():
     x, weights = np.zeros((0, 3, 3, 2), np.float32), np.zeros((1, 1, 2, 4), np.float32)
     out = run_fused("_FusedConv2D", x, weights, [F32([0] * 4)], "BiasAdd Relu", **attrs_of([1, 1], "VALID"))
     assert out.shape == (0, 3, 3, 4)

@@ -24,7 +24,7 @@ def test_types_are_tensorflows(op):
     assert registered(op) == in_tensorflow(op)
 
 
-def test_the_k_of_top_k_may_be_an_attr():
+def test_k_of_top_k_may_be_an_attr():
     assert_gives("TopK", [F32([[1, 3, 2]])], (F32([[3, 2]]), I32([[1, 2]])), k=2)
 
 

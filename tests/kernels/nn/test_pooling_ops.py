@@ -73,7 +73,7 @@ def test_mean_of_every_type(dtype):
     assert_gives("AvgPool", [x], image([2.5, 0.5], [5, 1], dtype=dtype), **same)
 
 
-def test_a_mean_of_half_precision_is_added_in_float():
+def test_mean_of_half_precision_is_added_in_float():
     x = np.full((1, 100, 100, 1), 1, np.float16)
     assert_gives("AvgPool", [x], np.ones((1, 1, 1, 1), np.float16), **attrs_of([100, 100], [1, 1], "VALID"))
 
@@ -96,7 +96,7 @@ def test_maximum_passes_over_nan_and_never_falls_below_the_finite_numbers():
         assert_gives("MaxPool", [image(*rows)], image([want]), **TWO)
 
 
-def test_the_first_of_equals_is_the_argmax_and_nan_stays_where_it_comes_first():
+def test_first_of_equals_is_the_argmax_and_nan_stays_where_it_comes_first():
     nan = np.nan
     for rows, best, at in (
         ([[1, 1], [1, 1]], 1, 0),
@@ -134,7 +134,7 @@ def test_empty_tensors():
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_two_dimensions(data):
+def test_pooling_in_two_dimensions(data):
     lengths, sizes, strides, _, padding = data.draw(window_attrs(2, explicit=True))
     x = example_of((2, *lengths, 2), np.float32)
     windows, attrs = Windows(lengths, sizes, strides, padding), attrs_of(sizes, strides, padding)
@@ -371,7 +371,7 @@ def test_sizes_and_strides_of_windows(size, stride, padding):
     np.testing.assert_allclose(run_op("AvgPool", [x], **attrs), mean, rtol=1e-5, atol=1e-6)
 
 
-def test_the_mean_of_a_large_window_loses_no_bits_to_its_length():
+def test_mean_of_a_large_window_loses_no_bits_to_its_length():
     """A running sum over the image would lose some ten of them."""
     x = np.random.default_rng(0).random((1, 512, 512, 2), np.float32) + 1000
     mean = run_op("AvgPool", [x], **attrs_of([301, 301], [1, 1], "VALID"))
@@ -381,7 +381,7 @@ def test_the_mean_of_a_large_window_loses_no_bits_to_its_length():
 
 
 @pytest.mark.parametrize("op", ["MaxPool", "AvgPool"])
-def test_the_number_of_threads_changes_nothing(op):
+def test_number_of_threads_changes_nothing(op):
     x = np.random.default_rng(0).standard_normal((1, 200, 190, 30), np.float32)
     attrs = attrs_of([9, 9], [1, 1], "SAME")
     want, helpers = run_op(op, [x], **attrs), HelperThreads(3)

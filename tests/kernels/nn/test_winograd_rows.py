@@ -103,5 +103,7 @@ def test_parts(shape: tuple[int, ...], size: int, filters: int, parts: int) -> N
         ((8, 28, 28, 1024), (3, 3, 1024, 1024), "SAME"),  # the sums of a filter's gradient are large
     ],
 )
-def test_where_it_does_not_pay(shape: tuple[int, ...], kernel: tuple[int, ...], padding: str) -> None:
+def test_winograd_is_not_used_where_it_does_not_pay(
+    shape: tuple[int, ...], kernel: tuple[int, ...], padding: str
+) -> None:
     assert not winograd_rows.pays(geometry_of(shape, kernel, ((0, 0), (0, 0)), padding))

@@ -336,7 +336,7 @@ test_known_answers = known_answers(KNOWN)
 test_refused = refused(REFUSED)
 
 
-def test_a_string_that_holds_more_than_memory_is_refused(monkeypatch):
+def test_string_that_holds_more_than_memory_is_refused(monkeypatch):
     monkeypatch.setattr(allocator, "_UNCHECKED", 2 << 20)
     monkeypatch.setattr(allocator, "available_memory", lambda: 4 << 20)
     bomb = texts(zlib.compress(bytes(16 << 20)), shape=(1,))

@@ -293,7 +293,7 @@ test_refused = refused(REFUSED)
         ),
     ],
 )
-def test_a_feature_of_another_type_is_shown(keys, attrs, message):
+def test_feature_of_another_type_is_shown(keys, attrs, message):
     example = proto.SequenceExample()
     example.context.feature["a"].float_list.value.append(1)
     example.feature_lists.feature_list["x"].feature.add().float_list.value.append(1)

@@ -118,7 +118,7 @@ REFUSED: list[Any] = [
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.bool_, np.complex64])
-def test_a_large_tensor_is_serialised_to_the_same_bytes(dtype):
+def test_large_tensor_is_serialised_to_the_same_bytes(dtype):
     tensor = np.arange(6_000_000).reshape(3000, 2000).astype(dtype)[:, ::-1]
     message = proto.TensorProto.FromString(run_op("SerializeTensor", [tensor]).item())
     assert message == tensor_codec.to_proto(tensor, compact=False)

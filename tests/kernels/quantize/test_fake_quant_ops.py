@@ -40,7 +40,7 @@ def test_known_answers(low, high, attrs, want):
         np.testing.assert_allclose(got, want, rtol=1e-5)
 
 
-def test_no_range_gives_zero_and_hands_on_the_gradient():
+def test_empty_range_gives_zero_and_passes_the_gradient():
     assert not run_op(VARS, [X, F32(0), F32(0)]).any()
     backprops, *rest = run_op(VARS + "Gradient", [X, X, F32(0), F32(0)])
     np.testing.assert_array_equal(backprops, X)

@@ -115,7 +115,7 @@ def test_dequantize_to_bfloat16():
     mode=st.sampled_from(["MIN_COMBINED", "MIN_FIRST", "SCALED"]),
     axis=st.sampled_from([-1, 0, 1]),
 )
-def test_the_way_back_is_at_most_a_step_off(low, high, dtype, mode, axis):
+def test_way_back_is_at_most_a_step_off(low, high, dtype, mode, axis):
     x = np.linspace(low, high, 12, dtype=np.float32).reshape(3, 4)
     ranges = [np.full((3, 4)[axis] if axis >= 0 else (), v, np.float32) for v in (low, high)]
     if mode == "SCALED" and dtype.startswith("qu"):

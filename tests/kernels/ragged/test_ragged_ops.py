@@ -417,7 +417,7 @@ test_known_answers = known_answers(KNOWN)
 test_refused = refused(REFUSED)
 
 
-def test_a_first_dimension_of_any_size():
+def test_first_dimension_of_any_size():
     """Rows without values take no memory but in the output."""
     partitions = [I64(2**40), I64([0, 5])]
     kinds = ["FIRST_DIM_SIZE", "VALUE_ROWIDS"]

@@ -35,7 +35,7 @@ def whole(splits, values):
 
 
 @pytest.mark.parametrize("splits", [[], [INNER], [OUTER, INNER]])
-def test_a_tensor_comes_back_as_it_was(splits):
+def test_tensor_comes_back_as_it_was(splits):
     assert decode(encode(splits, VALUES, batched=False), len(splits), len(splits)) == whole(splits, VALUES)
     rows = encode(splits, VALUES, batched=True)
     assert rows.shape == (len(splits[0]) - 1 if splits else len(VALUES),)
@@ -48,7 +48,7 @@ def test_rows_hold_ragged_tensors_of_their_own():
     assert [second.splits[0].tolist(), second.values.tolist()] == [[0, 3], [3, 4, 5]]
 
 
-def test_an_array_of_variants_gets_uniform_dimensions():
+def test_array_of_variants_gets_uniform_dimensions():
     rows = encode([INNER], VALUES, batched=True)
     square = np.array([[rows[0], rows[1]], [rows[2], rows[0]]], object)
     assert decode(square, 2) == [[0, 2, 4], [0, 2, 2, 5, 7], [1, 2, 3, 4, 5, 1, 2]]
@@ -59,7 +59,7 @@ def test_equal_rows_stack_to_a_dense_tensor():
     assert decode(rows.reshape(2, 1), 0, 0) == [[[[1, 2]], [[3, 4]]]]
 
 
-def test_no_rows():
+def test_ragged_variant_without_rows():
     assert decode(np.empty(0, object), 1) == [[0], []]
 
 

@@ -277,7 +277,7 @@ def test_unigrams_that_cannot_be_drawn_from_are_refused(attrs, message):
         sample("FixedUnigramCandidateSampler", [0], **{"range_max": 3, "num_sampled": 1, "unique": False, **attrs})
 
 
-def test_a_range_beyond_memory_is_refused(monkeypatch):
+def test_range_beyond_memory_is_refused(monkeypatch):
     monkeypatch.setattr(range_sampler, "available_memory", lambda: 100)
     with pytest.raises(errors.ResourceExhaustedError, match="no memory for the counts of 10 classes"):
         sample("LearnedUnigramCandidateSampler", [0], range_max=10, num_sampled=1, unique=False)

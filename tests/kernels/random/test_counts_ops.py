@@ -126,7 +126,7 @@ def test_rates_that_are_no_numbers():
     assert got.tolist() == [0, 2**31 - 1, 0, 0]
 
 
-def test_a_rate_beyond_the_type_is_refused():
+def test_rate_beyond_the_type_is_refused():
     with pytest.raises(INVALID, match="rate is too large for the type of the output"):
         run_op("StatelessRandomPoisson", [I32([1]), I64([1, 2]), np.array([1e12])], dtype="int32")
 

@@ -39,7 +39,7 @@ def test_registration_and_shapes():
         run_op("RandomGammaGrad", [np.ones(2), np.ones(3)])
 
 
-def test_many_are_worked_on_some_at_a_time_whatever_is_broadcast(monkeypatch):
+def test_large_broadcast_gradients_are_computed_in_blocks(monkeypatch):
     alphas, samples = np.array([[0.5], [2.0]]), np.linspace(0.1, 5, 300)
     whole, sizes = run_op("RandomGammaGrad", [alphas, samples]), []
 

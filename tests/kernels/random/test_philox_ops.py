@@ -54,7 +54,7 @@ def test_counter_carries_over_all_its_bits():
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
 @pytest.mark.parametrize("fill", [philox.fill_uniform, philox.fill_standard_normal, philox.fill_truncated_normal])
-def test_a_shorter_draw_is_the_start_of_a_longer_one(fill, dtype):
+def test_shorter_draw_is_the_start_of_a_longer_one(fill, dtype):
     longer, shorter = np.empty(40_001, dtype), np.empty(18_003, dtype)
     fill(Philox(1, 2), longer)
     fill(Philox(1, 2), shorter)
@@ -76,7 +76,7 @@ def test_moments(dtype):
     assert abs(out.astype(np.float64).std() - 0.8796) < 0.01
 
 
-def test_each_runs_numbers_are_its_own_even_between_threads():
+def test_runs_in_threads_draw_distinct_numbers():
     guarded = GuardedPhilox(Philox(0, 0))
     taken: list[int] = []
 

@@ -185,7 +185,7 @@ def test_gamma_moments():
     np.testing.assert_allclose(got.var(axis=0), [0.3, 1, 5], rtol=0.06)
 
 
-def test_without_seeds_every_kernel_differs():
+def test_kernels_without_seeds_differ():
     draws = {build("RandomUniform", [np.int32([4])], dtype="float")[0].compute(np.int32([4])).tobytes() for _ in "ab"}
     assert len(draws) == 2
 
@@ -224,6 +224,6 @@ def test_empty_range_of_no_integers():
     assert run_op("RandomUniformInt", [np.int32([0]), np.int32(3), np.int32(3)]).shape == (0,)
 
 
-def test_more_than_there_is_memory_for():
+def test_sample_larger_than_memory_is_refused():
     with pytest.raises(errors.ResourceExhaustedError, match="OOM when allocating tensor"):
         run_op("RandomUniform", [np.int64([2**50])], dtype="float")

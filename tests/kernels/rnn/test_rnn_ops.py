@@ -100,7 +100,7 @@ def test_lstm_sequence(dtype, tolerance, op, order, forget_bias, peephole):
     assert_all_close(got, want, tolerance, dtype)
 
 
-def test_a_sequence_of_no_steps():
+def test_sequence_of_no_steps():
     arguments = cast(lstm_arguments(numbers(STEPS, BATCH, INPUTS)), np.float32)
     assert not any(a.any() for a in run_op("BlockLSTM", [np.int64(0), *arguments]))
     arguments[0] = arguments[0][:0]
@@ -228,7 +228,7 @@ def test_unused_peepholes_may_have_any_shape():
         ([1], "seq_len_max_tensor must be rank 0 but is rank 1."),
     ],
 )
-def test_a_sequence_refuses_lengths(length, message):
+def test_sequence_refuses_lengths(length, message):
     arguments = cast(lstm_arguments(numbers(STEPS, BATCH, INPUTS)), np.float32)
     assert_refuses("BlockLSTM", [np.int64(length), *arguments], message)
 

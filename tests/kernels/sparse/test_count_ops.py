@@ -504,6 +504,6 @@ test_known_answers = known_answers(KNOWN)
 test_refused = refused(REFUSED)
 
 
-def test_the_largest_integer_can_be_counted():
+def test_largest_integer_can_be_counted():
     indices, counts, shape = run_op("DenseCountSparseOutput", [I64([2**63 - 1, 0]), F32([])], binary_output=False)
     assert [indices.tolist(), counts.tolist(), shape.tolist()] == [[[0], [2**63 - 1]], [1, 1], [2**63 - 1]]

@@ -81,7 +81,7 @@ def test_handles_that_fit_nothing_are_refused(context):
         assert caught.value.message == message
 
 
-def test_a_row_may_be_as_variants():
+def test_row_may_be_as_variants():
     row = run_op("SerializeSparse", [INDICES, VALUES, SHAPE], out_type="variant")
     for got, want in zip(run_op("DeserializeSparse", [row], dtype="float32"), (INDICES, VALUES, SHAPE), strict=True):
         assert got.tolist() == want.tolist()

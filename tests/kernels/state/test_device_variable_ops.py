@@ -67,13 +67,13 @@ def test_scatters_at_index_tuples_as_the_host_does(op: str, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("op", ["ScatterAdd", "ScatterNdAdd"])
-def test_an_index_outside_the_variable_is_refused(op: str) -> None:
+def test_index_outside_the_variable_is_refused(op: str) -> None:
     at = np.array([[1], [3]] if "Nd" in op else [1, 3], np.int32)
     with pytest.raises(errors.InvalidArgumentError, match=r"indices\[1\] = "):
         on_device(op, np.zeros((3, 2), np.float32), at, np.ones((2, 2), np.float32))
 
 
-def test_a_slice_is_assigned() -> None:
+def test_slice_is_assigned() -> None:
     value, ends = np.zeros((3, 4), np.float32), [np.array(x, np.int32) for x in ([1, 0], [3, 4], [1, 2])]
     after = on_device("StridedSliceAssign", value, *ends, np.array(7, np.float32), host=3)
     assert after.tolist() == [[0] * 4, [7, 0, 7, 0], [7, 0, 7, 0]]
@@ -81,7 +81,7 @@ def test_a_slice_is_assigned() -> None:
         on_device("StridedSliceAssign", value, *ends, np.zeros(3, np.float32), host=3)
 
 
-def test_an_assigned_value_has_the_variables_shape() -> None:
+def test_assigned_value_has_the_variables_shape() -> None:
     value, other = np.zeros(2, np.float32), np.zeros(3, np.float32)
     with pytest.raises(errors.InvalidArgumentError, match=r"lhs shape= \[2\] rhs shape= \[3\]"):
         on_device("Assign", value, other)
@@ -101,6 +101,6 @@ def test_rows_are_gathered() -> None:
     assert gather_nd(value, StrictArray(np.array([[2, 0]], np.int32))).get().tolist() == [4]
 
 
-def test_the_shape_is_the_hosts() -> None:
+def test_shape_is_the_hosts() -> None:
     shape = device_compute("VariableShape", out_type=dtypes.int32)(StrictArray(np.zeros((3, 2), np.float32)))
     assert (type(shape), shape.dtype, shape.tolist()) == (np.ndarray, np.int32, [3, 2])

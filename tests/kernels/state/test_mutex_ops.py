@@ -31,7 +31,7 @@ def guarded() -> tuple[aexec.Graph, gates.Gate]:
     return g.graph(), gate
 
 
-async def test_one_step_at_a_time() -> None:
+async def test_mutex_admits_one_step_at_a_time() -> None:
     graph, gate = guarded()
     async with aexec.Session(graph) as session:
         steps = [session.start("inside:0", {"x:0": i}, ["consume"]) for i in range(5)]
@@ -49,7 +49,7 @@ async def test_one_step_at_a_time() -> None:
         assert repr(mutex) == "<Mutex free, 0 waiting>"
 
 
-async def test_a_step_that_is_cancelled_gives_it_back() -> None:
+async def test_step_that_is_cancelled_gives_it_back() -> None:
     graph, gate = guarded()
     async with aexec.Session(graph) as session:
         holder = session.start("inside:0", {"x:0": 1}, ["consume"])

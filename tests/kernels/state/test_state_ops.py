@@ -102,7 +102,7 @@ class TestScatter:
         got = v.both(op, np.array([0, 2, 0], np.int32), np.array(updates, np.float32))
         np.testing.assert_allclose(got, expected, rtol=1e-6)
 
-    def test_a_scalar_serves_all_rows(self) -> None:
+    def test_scalar_serves_all_rows(self) -> None:
         v = Variables(np.ones((3, 2), np.float32))
         assert v.both("ScatterAdd", np.array([[0, 1], [1, 1]]), np.float32(2)).tolist() == [[3, 3], [7, 7], [1, 1]]
 
@@ -151,7 +151,7 @@ class TestScatter:
         v = Variables(strings("a", "b"))
         assert v.both("ScatterUpdate", [1], strings("x")).tolist() == [b"a", b"x"]
 
-    def test_nothing_to_do(self) -> None:
+    def test_empty_update_changes_nothing(self) -> None:
         v = Variables(np.ones((3, 2), np.float32))
         assert v.both("ScatterAdd", np.zeros(0, np.int32), np.zeros((0, 2), np.float32)).sum() == 6
 
@@ -248,7 +248,7 @@ class TestDense:
         ):
             v.run("AssignAddVariableOp", np.ones(2, np.float32))
 
-    def test_another_type(self) -> None:
+    def test_update_of_another_type_is_refused(self) -> None:
         v = Variables(np.ones(2, np.float32))
         for op, inputs, words in [
             ("AssignAddVariableOp", [np.ones(2, np.int32)], "DType of variable handle and value does not match."),
@@ -262,7 +262,7 @@ class TestDense:
             with pytest.raises(errors.InvalidArgumentError, match=words):
                 v.run(op, *inputs)
 
-    def test_no_variable(self) -> None:
+    def test_update_of_a_missing_variable_is_refused(self) -> None:
         v = Variables(dtype="float32")
         for op, inputs in [("AssignAddVariableOp", [1.0]), ("ResourceScatterAdd", [[0], [1.0]])]:
             with pytest.raises(errors.NotFoundError, match="Container localhost does not exist"):
@@ -302,7 +302,7 @@ class TestCountUpTo:
         with pytest.raises(errors.InvalidArgumentError, match=r"input is not a scalar: \[2\]"):
             Variables(np.zeros(2, np.int32)).run(op, limit=2, T="int32")
 
-    def test_another_type(self) -> None:
+    def test_count_of_another_type_is_refused(self) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="Data types do not match: int64 and int32"):
             Variables(np.int32(0)).run("ResourceCountUpTo", limit=2, T="int64")
 

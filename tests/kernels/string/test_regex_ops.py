@@ -135,7 +135,7 @@ def test_patterns_unknown_to_re2_are_refused(pattern):
         compile_pattern(pattern.encode())
 
 
-def test_a_pattern_that_is_not_utf8():
+def test_pattern_that_is_not_utf8():
     with pytest.raises(errors.InvalidArgumentError, match="invalid UTF-8"):
         compile_pattern(b"a\xff")
 
@@ -221,7 +221,7 @@ def test_groups_that_are_read_may_be_many():
 
 
 @pytest.mark.parametrize(("rewrite", "uses"), [(b"", False), (rb"\\1", False), (rb"a\0", False), (rb"a\0\1", True)])
-def test_a_rewrite_says_whether_groups_are_read(rewrite, uses):
+def test_rewrite_says_whether_groups_are_read(rewrite, uses):
     assert uses_groups(rewrite) is uses
 
 

@@ -57,7 +57,7 @@ def in_one_launch(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[dict[s
     return found
 
 
-def test_in_one_launch_it_is_tensorflows_answer_too(in_one_launch: list[tuple[dict[str, Any], Any]]) -> None:
+def test_update_in_one_launch_gives_tensorflows_answer(in_one_launch: list[tuple[dict[str, Any], Any]]) -> None:
     ops = set()
     for answer, compute in in_one_launch:
         with waits() as waited:
@@ -81,14 +81,14 @@ def test_mismatched_shapes_are_refused(launches: str, request: pytest.FixtureReq
         updated(answer, compute, lr=np.zeros(2, np.float32))
 
 
-def test_an_index_outside_the_variable_is_refused() -> None:
+def test_index_outside_the_variable_is_refused() -> None:
     answer = next(a for a in ANSWERS if a["op"] == "ResourceSparseApplyMomentum")
     wrong = np.full_like(np.array(answer["inputs"]["indices"], np.int32), 99)
     with pytest.raises(errors.InvalidArgumentError, match="Index 99 at offset 0 in indices is out of range"):
         updated(answer, indices=wrong)
 
 
-def test_a_variable_may_be_its_own_slot() -> None:
+def test_variable_may_be_its_own_slot() -> None:
     value = StrictArray(np.ones(1, np.float32))
     compute = device_compute("ResourceApplyMomentum", T=dtypes.float32)
     scalar = [StrictArray(np.float32(x) * np.ones((), np.float32)) for x in (0.5, 1.0)]

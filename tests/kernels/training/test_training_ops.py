@@ -99,7 +99,7 @@ class Variables:
         return self.cells[name].value
 
 
-def test_there_is_an_answer_for_each_op():
+def test_every_op_has_a_recorded_answer():
     tested = {answer["op"].removeprefix("Resource") if by_ref else answer["op"] for answer, by_ref in CASES}
     assert tested == set(ops_of("training.training_ops"))
 
@@ -116,7 +116,7 @@ def test_gives_tensorflows_answer(answer: dict[str, Any], by_ref: bool) -> None:
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16, dtypes.float64, dtypes.complex64], ids=str)
-def test_other_types(dtype: dtypes.DType) -> None:
+def test_updates_stay_in_the_type_of_the_variable(dtype: dtypes.DType) -> None:
     """All arithmetic stays in the variable's type."""
     answer = next(a for a in ANSWERS if a["op"] == "ResourceApplyAdadelta")
     variables = Variables(answer["start"], dtype)
@@ -193,7 +193,7 @@ def test_values_read_before_stay() -> None:
     assert variables["var"].tolist() == [0, 0]
 
 
-def test_a_variable_may_be_its_own_slot() -> None:
+def test_variable_may_be_its_own_slot() -> None:
     """One variable named twice is one array."""
     variables = Variables({"var": [1.0]})
     handle = make_handle_tensor(ResourceHandle(container="c", name="var"))
@@ -233,7 +233,7 @@ def test_keras_momentum_has_its_own_words_for_indices() -> None:
         variables.apply("SparseApplyKerasMomentum", **{**ROWS, "indices": np.array([0, 4])})
 
 
-def test_a_scalar_variable_has_no_rows() -> None:
+def test_scalar_variable_has_no_rows() -> None:
     variables = Variables({"var": 1.0, "accum": 1.0})
     with pytest.raises(errors.InvalidArgumentError, match="var must be at least 1 dimensional"):
         variables.apply("SparseApplyMomentum", **ROWS)

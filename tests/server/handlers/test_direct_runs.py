@@ -335,7 +335,7 @@ async def test_numbers_are_as_accept_has_them(api: Api, fates: list[Fate]) -> No
 # Turns
 
 
-async def test_many_are_taken_in_turns(api: Api, fates: list[Fate], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_direct_runs_are_taken_in_turns(api: Api, fates: list[Fate], monkeypatch: pytest.MonkeyPatch) -> None:
     async with connected(api) as client, connected(api) as other:
         data = run_request()
         await client.warm_up(data)

@@ -174,7 +174,7 @@ async def test_runs(api: Api, media: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("media", MAKERS)
-async def test_more_runs(api: Api, media: str) -> None:
+async def test_further_mutated_requests_are_handled(api: Api, media: str) -> None:
     handle = await mutable_graph(api)
     seeds = Seeds(100_000)
     for seed in seeds:

@@ -46,7 +46,7 @@ def test_handles_look_like_no_name() -> None:
         assert is_made(Handles(prefix).new())
 
 
-async def test_two_names_for_one(api: Api) -> None:
+async def test_two_names_for_one_session_are_refused(api: Api) -> None:
     body = json.dumps({"graph_def": {}, "name": "a"}).encode()
     response, text = await api.raw("POST", "/v1/sessions?name=b", body)
     assert response.status == 400 and b'\\"name\\" is not that of the address' in text

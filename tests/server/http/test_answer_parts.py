@@ -27,7 +27,7 @@ def graph() -> GraphBuilder:
     return g
 
 
-def test_one_piece() -> None:
+def test_parts_become_one_piece() -> None:
     parts = AnswerParts([b"ab", memoryview(b"cd")])
     assert len(parts) == 4 and parts.decode() == "abcd"
     assert in_one_piece(parts) == in_one_piece(b"abcd") == b"abcd" and in_one_piece(None) is None

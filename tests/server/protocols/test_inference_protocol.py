@@ -116,12 +116,12 @@ class TestTritonClient:
         for i, result in enumerate(results):
             np.testing.assert_array_equal(result.as_numpy("y"), x * 2 * i)
 
-    async def test_another_signature(self, aio: triton_aio.InferenceServerClient) -> None:
+    async def test_client_names_another_signature(self, aio: triton_aio.InferenceServerClient) -> None:
         x = triton_input("x", np.array([[1, 2]], np.float32), "FP32")
         result = await aio.infer("m", [x], parameters={"signature_name": "both"})
         assert result.as_numpy("half").tolist() == [[0.5, 1]] and result.as_numpy("twice").tolist() == [[2, 4]]
 
-    async def test_all_types(self, start: Start) -> None:
+    async def test_client_sends_all_types(self, start: Start) -> None:
         datatypes = {
             "BOOL": "bool", "INT8": "int8", "INT16": "int16", "INT32": "int32", "INT64": "int64", "UINT8": "uint8",
             "UINT16": "uint16", "UINT32": "uint32", "UINT64": "uint64", "FP16": "half", "FP32": "float32",
@@ -210,7 +210,7 @@ async def test_data_may_be_nested_or_flat(model: Api, data: Any) -> None:
     }
 
 
-async def test_no_content_type_and_a_version(model: Api) -> None:
+async def test_request_without_a_content_type_names_a_version(model: Api) -> None:
     async with model.client.post(
         "/v2/models/m/versions/1/infer", data=json.dumps({"inputs": [X]}).encode(), skip_auto_headers=["Content-Type"]
     ) as response:

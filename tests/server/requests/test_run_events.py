@@ -201,7 +201,7 @@ def test_pings_and_progress_by_the_clock() -> None:
     ]
 
 
-async def test_nothing_piles_up_for_a_slow_reader() -> None:
+async def test_slow_reader_keeps_no_events_in_memory() -> None:
     calls = 0
 
     def progress(run: Run) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def test_cluster_starts_on_loopback_or_by_tls(tls: str, files: dict[str, str]) -
 
 
 @pytest.mark.parametrize("cluster", [None, "dask://", "memory://here"])
-def test_no_cluster_of_others(cluster: str | None) -> None:
+def test_loopback_and_memory_clusters_need_no_tls(cluster: str | None) -> None:
     """One of its own is on loopback, or in the process."""
     assert starts(ServerConfig(cluster=cluster))
 

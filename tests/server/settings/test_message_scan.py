@@ -170,7 +170,7 @@ def test_mutated_messages_that_protobuf_parses_are_measured(request: Message, se
 
 @settings(max_examples=40)
 @given(st.binary(max_size=60))
-def test_any_bytes(data: bytes) -> None:
+def test_random_bytes_are_scanned_or_refused(data: bytes) -> None:
     for kind in (proto.RunStepRequest, proto.CreateSessionRequest, proto.TensorProto, proto.AttrValue):
         why = why_refused(kind, data)
         assert not why or "twice in a field" in why or "would take more" in why

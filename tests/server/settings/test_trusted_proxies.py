@@ -103,7 +103,7 @@ def test_long_header_takes_no_longer() -> None:
     assert time.process_time() - began < 1.0
 
 
-def test_nobody_is_trusted_by_default() -> None:
+def test_no_proxy_is_trusted_by_default() -> None:
     assert ServerConfig().trusted_proxies == ()
     assert TrustedProxies().client_host("127.0.0.1", ["203.0.113.9"]) == "127.0.0.1"
 
@@ -111,7 +111,7 @@ def test_nobody_is_trusted_by_default() -> None:
 @pytest.mark.parametrize(
     "text", ["*", "proxy.example", "10.0.0.1/8", "10.0.0.0/33", "0.0.0.0/0", "::/0", "10.0.0.1:80"]
 )
-def test_what_is_no_network_is_refused(text: str) -> None:
+def test_invalid_network_is_refused(text: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="trusted_proxies has"):
         ServerConfig(trusted_proxies=[text])
 

@@ -57,7 +57,7 @@ async def test_trace_is_continued(api: Api, small: str) -> None:
     assert response.headers["traceresponse"].split("-")[1] == TRACE
 
 
-async def test_or_begun(api: Api) -> None:
+async def test_trace_is_begun_without_a_valid_parent(api: Api) -> None:
     traces = set()
     for sent in ({}, {"traceparent": "garbage"}):
         response, body = await api.raw("GET", "/v1/sessions/nobody", **sent)
