@@ -40,7 +40,7 @@ _EXIT_BASE = 10
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status.
+    """Run a command; return the exit status.
 
     Without `argv` it is that of this process, and what the process has made by then is not looked through for
     garbage: neither what was imported, while it runs, nor anything when it ends.

@@ -339,7 +339,7 @@ class _Walk:
     def _called(
         self, function: GradientFunction, node: Node, given: list[Gradient | None]
     ) -> Sequence[Gradient | None]:
-        """Call a gradient function; returns the checked gradients of the node's inputs."""
+        """Call a gradient function; return the checked gradients of the node's inputs."""
         op = ForwardOp(node, self._place.seen, self._options.call)
         conditional = node.op in SWITCH or node.op in MERGE
         takes_none = conditional or node.op in self._graph.library or global_registry.takes_none(node.op)

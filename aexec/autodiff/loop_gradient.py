@@ -151,7 +151,7 @@ class _ForwardLoop:
         return made
 
     def keep(self, tensor: Tensor, branches: list[Branch]) -> tuple[Tensor, Tensor]:
-        """Write `tensor`'s value of every iteration to an array; returns its handle, and the flow after the last write.
+        """Write `tensor`'s value of every iteration to an array; return its handle, and the flow after the last write.
 
         In iterations in which the tensor's branches are not taken, nothing is written.
         """

@@ -121,7 +121,7 @@ def op(
     gradient: GradientFunction | None = None,
     **options: Any,
 ) -> _Register:
-    """Register the decorated function as op and kernel; returns a `UserOp`, which adds nodes to a graph.
+    """Register the decorated function as op and kernel; return a `UserOp`, which adds nodes to a graph.
 
     Args:
         signature: `Name(input: type, ...) -> output: type, ...`, in the language of op definitions.

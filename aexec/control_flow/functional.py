@@ -29,7 +29,7 @@ _LOWER = {"_lower_using_switch_merge": True}
 
 
 def is_functional_here(graph: Graph, functional: bool | None) -> bool:
-    """Whether the functional form is wanted, by the argument, or else by the graph."""
+    """Return whether the functional form is wanted: the argument if given, else the graph's setting."""
     return graph.functional_control_flow if functional is None else functional
 
 

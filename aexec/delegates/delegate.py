@@ -28,7 +28,7 @@ class Inference(Protocol):
     """A call of a region that was started.  It keeps its inputs until it is done."""
 
     def wait(self) -> Sequence[Any]:
-        """Block until it is done; returns the outputs, which belong to the caller.  Called once, in a thread.
+        """Block until it is done; return the outputs, which belong to the caller.  Called once, in a thread.
 
         Raises:
             Exception: it failed, or was cancelled.

@@ -38,7 +38,7 @@ class Message:
     frames: list[Any] = field(default_factory=list)
 
     def put_tensor(self, value: Any, dtype: DType | None = None) -> list[Any] | None:
-        """Add a tensor's frame; returns the reference to it for the fields, None for a dead tensor.
+        """Add a tensor's frame; return the reference to it for the fields, None for a dead tensor.
 
         Args:
             value: an array or a scalar of NumPy's, `bytes`, or a handle; None if dead.

@@ -78,7 +78,7 @@ def check_config(config: SessionConfig) -> None:
 
 
 async def open_tasks(connection: ClusterConnection, handle: str, config: SessionConfig) -> dict[str, ClusterTask]:
-    """Open a session on the workers; returns its tasks by name.
+    """Open a session on the workers; return its tasks by name.
 
     Raises:
         UnavailableError: there are too few workers, or one is lost.
@@ -284,7 +284,7 @@ class ClusterSession(Session):
         return min((number for number, _ in self._numbers.values()), default=0)
 
     def execution_begins(self, execution: RemoteExecution, step_id: int) -> int:
-        """Record that an execution begins; returns the step's number at the tasks."""
+        """Record that an execution begins; return the step's number at the tasks."""
         number, there = self._numbers.setdefault(step_id, (0, set()))
         if not number:
             number = next(self._next_number)

@@ -261,7 +261,7 @@ class MemoryCluster:
         return found
 
     def add_worker(self, address: str = "") -> str:
-        """Start one more worker, or restart a dead one; returns its address."""
+        """Start one more worker, or restart a dead one; return its address."""
         address = address or f"worker-{next(self._numbers)}"
         worker = self.workers[address] = Worker()
         worker.connect(MemoryEngine(self.network, address, worker.handle))

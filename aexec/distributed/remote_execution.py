@@ -51,7 +51,7 @@ class RemoteExecutionOwner(Protocol):
         ...
 
     def execution_begins(self, execution: RemoteExecution, step_id: int) -> int:
-        """Record that an execution begins; returns the step's number at the tasks."""
+        """Record that an execution begins; return the step's number at the tasks."""
         ...
 
     def execution_ends(self, execution: RemoteExecution) -> None:

@@ -42,7 +42,7 @@ _chosen: ContextVar[ClusterTask | None] = ContextVar("aexec_replica", default=No
 
 
 async def open_replicas(connection: ClusterConnection, handle: str, config: SessionConfig) -> dict[str, ClusterTask]:
-    """Open a session on all workers; returns them by name, without those that are lost.
+    """Open a session on all workers; return them by name, without those that are lost.
 
     Raises:
         UnavailableError: there is none.

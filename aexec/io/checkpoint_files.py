@@ -1,4 +1,4 @@
-"""Whether the files of a checkpoint, of either format, exist and are complete.
+"""Checks that the files of a checkpoint, of either format, exist and are complete.
 
 Next to read: `tensor_bundle.py`, `checkpoint_v1.py`.
 """

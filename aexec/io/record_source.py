@@ -113,7 +113,7 @@ def fixed_length_records(
 
 
 def _skip(source: Plain | Inflating, count: int) -> int:
-    """Read and drop up to `count` bytes; returns how many there were."""
+    """Read and drop up to `count` bytes; return how many there were."""
     skipped = 0
     while skipped < count:
         data = source.read(min(count - skipped, 1 << 20))

@@ -269,7 +269,7 @@ class BundleReader:
             )
 
     def _read_into(self, entry: proto.BundleEntryProto, array: Array) -> Array:
-        """Read the entry's bytes into an array; returns them."""
+        """Read the entry's bytes into an array; return them."""
         raw = array.reshape(-1).view(np.uint8)
         path, file = data_path(self.prefix, entry.shard_id, self.num_shards), self._files[entry.shard_id]
         with reporting(path):

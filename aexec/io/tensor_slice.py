@@ -100,7 +100,7 @@ def _is_number(text: str) -> bool:
 
 
 def parse_shape_and_slice(spec: str) -> tuple[tuple[int, ...], TensorSlice]:
-    """Parse `dim dim … slice`; returns (shape of the whole, slice).
+    """Parse `dim dim … slice`; return (shape of the whole, slice).
 
     Raises:
         InvalidArgumentError: the text does not have that form.

@@ -33,7 +33,7 @@ class StateSaver(Protocol):
         """The state of that name, [batch, size]."""
 
     def save_state(self, state_name: str, value: Any) -> Any:
-        """Store a new state; returns an operation or tensor that has done so."""
+        """Store a new state; return an operation or tensor that has done so."""
 
 
 def raw_rnn(

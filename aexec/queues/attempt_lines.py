@@ -103,7 +103,7 @@ class AttemptLines(WaitedFor):
         return attempt.result() if attempt.done() else attempt
 
     def _flush(self) -> list[Attempt]:
-        """Try the heads of both lines until neither makes progress; returns the completed attempts."""
+        """Try the heads of both lines until neither makes progress; return the completed attempts."""
         completed: list[Attempt] = []
         self.moves_left = _AT_ONCE
         while True:

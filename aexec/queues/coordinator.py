@@ -74,7 +74,7 @@ class Coordinator:
         self._joined = False
 
     async def wait_for_stop(self, timeout: float | None = None) -> bool:
-        """Wait for the stop, at most `timeout` seconds; returns whether it was requested."""
+        """Wait for the stop, at most `timeout` seconds; return whether it was requested."""
         if not self._stop.is_set():
             waiter = asyncio.ensure_future(self._stop.wait())
             try:

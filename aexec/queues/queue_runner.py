@@ -96,7 +96,7 @@ class QueueRunner:
         )
 
     def start(self, session: Session, coordinator: Coordinator | None = None) -> list[asyncio.Task[Any]]:
-        """Start the tasks; returns [] if those of an earlier start with this session still run.
+        """Start the tasks; return [] if those of an earlier start with this session still run.
 
         Args:
             coordinator: owns the tasks, stops them, and gets their errors.  Without one an error is logged, kept in

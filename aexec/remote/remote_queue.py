@@ -25,7 +25,7 @@ class QueueOwner(Protocol):
         ...
 
     async def dequeue(self, name: str, count: int | None, *, up_to: bool) -> list[Any]:
-        """Take an element, or a number of elements; returns the components."""
+        """Take an element, or a number of elements; return the components."""
         ...
 
     async def close(self, name: str, *, cancel_pending: bool) -> None:

@@ -67,7 +67,7 @@ class RemoteQueues:
         await self._service.enqueue(handle, name, named_tensors(components, known), many=many)
 
     async def dequeue(self, name: str, count: int | None, *, up_to: bool) -> list[Any]:
-        """Take an element, or a number of elements; returns the components."""
+        """Take an element, or a number of elements; return the components."""
         answer = await self._service.dequeue(await self._current(), name, count, up_to=up_to)
         return [value for _, value in read_tensors(answer)]
 

@@ -73,7 +73,7 @@ class Service(Protocol):
         ...
 
     async def extend(self, handle: str, added: proto.GraphDef, version: int) -> int:
-        """Add nodes to a graph that has this version; returns the new version."""
+        """Add nodes to a graph that has this version; return the new version."""
         ...
 
     async def delete(self, handle: str) -> None:
@@ -142,7 +142,7 @@ class Service(Protocol):
         ...
 
     async def dequeue(self, handle: str, queue: str, count: int | None, *, up_to: bool) -> bytes:
-        """Take an element out of a queue, or a number of elements; returns a RunStepResponse."""
+        """Take an element out of a queue, or a number of elements; return a RunStepResponse."""
         ...
 
     async def close_queue(self, handle: str, queue: str, *, cancel_pending: bool) -> None:
@@ -154,7 +154,7 @@ class Service(Protocol):
         ...
 
     async def keep(self, handle: str, tensor: Sequence[Part], name: str) -> str:
-        """Keep a tensor, a TensorProto in parts; returns its handle, which begins with `name`."""
+        """Keep a tensor, a TensorProto in parts; return its handle, which begins with `name`."""
         ...
 
     async def kept(self, handle: str, tensor: str) -> bytes:

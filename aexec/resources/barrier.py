@@ -163,7 +163,7 @@ class Barrier:
             self.kept.hold(self, (len(self._incomplete) + len(self._ready) + more) * _TUPLE_BYTES)
 
     def _set_all(self, keys: Sequence[bytes], values: Any, component: int) -> list[Ready]:
-        """Set a component of all keys; returns the completed tuples.  If the work is called off, none is set."""
+        """Set a component of all keys; return the completed tuples.  If the work is called off, none is set."""
         ready: list[Ready] = []
         for start in range(0, len(keys), _AT_ONCE):
             try:

@@ -155,7 +155,7 @@ class LookupTable:
         )
 
     def _put(self, names: Sequence[Any], values: Any) -> Any:
-        """Store values, an array [n, *value_shape], under new or old keys; returns their rows."""
+        """Store values, an array [n, *value_shape], under new or old keys; return their rows."""
         row_of, free = self._row_of, self._free
         # Before any change: if there is no memory, or the work is called off, the table stays as it is.
         rows, new = self._rows_for(names)

@@ -92,7 +92,7 @@ class WaitingLines:
                         progress = True
 
     def _serve_head(self, line: Hashable) -> bool:
-        """Try the first attempt of a line that is still awaited; returns whether it ended."""
+        """Try the first attempt of a line that is still awaited; return whether it ended."""
         queue = self._lines.get(line)
         while queue and queue[0].future.done():
             queue.popleft()

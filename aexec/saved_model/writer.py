@@ -99,7 +99,7 @@ def _check_signature(graph: Graph, signature: Signature) -> None:
 
 
 def _copy_assets(target: Path, files: Mapping[str, Path]) -> dict[str, str]:
-    """Copy files into the assets directory; returns tensor → name there, made unique."""
+    """Copy files into the assets directory; return tensor → name there, made unique."""
     names: dict[str, str] = {}
     sources: dict[str, Path] = {}
     if files:

@@ -68,7 +68,7 @@ class _Timer:
         return self._seconds is not None and self._clock() >= self.last[1] + self._seconds
 
     def done(self, step: int) -> tuple[int, float]:
-        """Record that it is done; returns steps and seconds since the last time."""
+        """Record that it is done; return steps and seconds since the last time."""
         now = self._clock()
         before = self.last or (step, now)
         self.last = step, now

@@ -388,7 +388,7 @@ async def _wait_uncancelled(task: asyncio.Future[Any], timeout: float | None) ->
 
 
 def _on_signals(call: Callable[[asyncio.Task[Any] | None], None], task: asyncio.Task[Any] | None) -> Callable[[], None]:
-    """Let SIGINT and SIGTERM call a function; returns a function that restores them."""
+    """Let SIGINT and SIGTERM call a function; return a function that restores them."""
     loop = asyncio.get_running_loop()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

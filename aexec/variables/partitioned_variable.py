@@ -92,7 +92,7 @@ class PartitionedVariable(TensorProxy):
         return self.as_tensor()
 
     def assign(self, value: Any, *, use_locking: bool = False, name: str | None = None, read_value: bool = True) -> Any:
-        """Replace the value by a tensor of the whole; returns a list of the results of `Variable.assign`, one for each
+        """Replace the value by a tensor of the whole; return a list of the results of `Variable.assign`, one for each
         part.
         """
         return self._changed("assign", value, use_locking, name, read_value)

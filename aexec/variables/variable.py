@@ -261,7 +261,7 @@ class Variable(TensorProxy):
     def scatter_update(
         self, slices: IndexedSlices[Any], *, use_locking: bool = False, name: str | None = None
     ) -> Tensor:
-        """Replace rows: `value[slices.indices[i]] = slices.values[i]`; returns the value after that."""
+        """Replace rows: `value[slices.indices[i]] = slices.values[i]`; return the value after that."""
         return self._scattered("Update", slices, use_locking, name)
 
     def scatter_add(self, slices: IndexedSlices[Any], *, use_locking: bool = False, name: str | None = None) -> Tensor:
@@ -293,7 +293,7 @@ class Variable(TensorProxy):
         return self._form.after(change)
 
     def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Tensor:
-        """Replace slices, which `indices`, [..., k], name by their first k coordinates; returns the value after
+        """Replace slices, which `indices`, [..., k], name by their first k coordinates; return the value after
         that.
         """
         change = self._form.scatter("NdUpdate", indices, updates, use_locking=True, name=name)

@@ -236,7 +236,7 @@ class ServerProcess:
 
     @property
     def waited_in_threads(self) -> float:
-        """As `waited`, for all its threads and processes together and this process's main thread."""
+        """Like `waited`, for all its threads and processes together and this process's main thread."""
         return watcher.seconds_waited_by_all(self.pid) + watcher.seconds_waited(os.getpid())
 
     def _tell_watcher(self) -> str:

@@ -85,7 +85,7 @@ def seconds_waited(process: int) -> float:
 
 
 def seconds_waited_in_threads(process: int) -> float:
-    """As `seconds_waited`, for all threads of a process that have not ended."""
+    """Like `seconds_waited`, for all threads of a process that have not ended."""
     total = 0
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{process}/task"):
@@ -95,7 +95,7 @@ def seconds_waited_in_threads(process: int) -> float:
 
 
 def seconds_waited_by_all(pid: int) -> float:
-    """As `seconds_waited_in_threads`, for the whole tree."""
+    """Like `seconds_waited_in_threads`, for the whole tree."""
     return sum(map(seconds_waited_in_threads, process_tree(pid)))
 
 

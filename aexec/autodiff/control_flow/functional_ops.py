@@ -67,7 +67,7 @@ class _Stacked:
         self.wanted = [i for i in range(len(self.xs)) if any(part.results[i] is not None for part in self.parts)]
 
     def change_forward(self) -> list[NameAttrList]:
-        """Build the forward functions, and give the node their outputs; returns the functions that it must call."""
+        """Build the forward functions, and give the node their outputs; return the functions that it must call."""
         outputs = len(self.parts[0].outputs)
         forwards, places = zip(
             *(p.forward(f"__forward_{n}", self.captured) for p, n in zip(self.parts, self.names, strict=True)),
@@ -394,7 +394,7 @@ class _BackwardWhile:
         return zeros_for(self.op.seen(self.node.output(variable)))
 
     def _change_forward(self, outside: Sequence[Tensor]) -> list[Tensor]:
-        """Let the loop count and push; returns the initial values of the counter and the lists."""
+        """Let the loop count and push; return the initial values of the counter and the lists."""
         part, node = self.part, self.node
         first = [self.inputs[0].node] if has_frames(self.graph) else []
         with control_dependencies(None), control_dependencies(first):

@@ -93,7 +93,7 @@ def watching_copies(watcher: CopyWatcher | None) -> Iterator[None]:
 
 
 def begun_copy(device: CopyingDevice, kind: str, node: str) -> Told | None:
-    """Report that a copy is queued on a device; returns the callback for when it was made, or None without a watcher.
+    """Report that a copy is queued on a device; return the callback for when it was made, or None without a watcher.
 
     The callback is not called for a copy that fails.
     """

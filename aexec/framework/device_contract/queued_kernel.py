@@ -90,7 +90,7 @@ class CallSequence:
     size: int
 
     def run(self, inputs: Sequence[Any], constants: Sequence[Any]) -> list[Any]:
-        """Make all calls; returns the outputs.  The error of a failed call has `failed_node`, and an OpError has
+        """Make all calls; return the outputs.  The error of a failed call has `failed_node`, and an OpError has
         `node`.
         """
         table = self.table(inputs, constants)
@@ -186,5 +186,5 @@ class CapturedCalls(Protocol):
         ...
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """Make the calls; returns the sequence's outputs."""
+        """Make the calls; return the sequence's outputs."""
         ...

@@ -109,7 +109,7 @@ class MemoryAccount:
             self._peak = wanted
 
     def _reserve(self, num_bytes: int) -> int | None:
-        """Reserve bytes if the limit allows; returns the bytes in use and reserved then, or None."""
+        """Reserve bytes if the limit allows; return the bytes in use and reserved then, or None."""
         with self._lock:
             self._account_for_dead()
             wanted = self._in_use + self._reserved + num_bytes

@@ -178,7 +178,7 @@ class ShapeAlgebra:
         return merged
 
     def merge_prefix(self, shape: Shape, prefix: Shape) -> tuple[Shape, Shape]:
-        """Merge the leading dimensions of `shape` with `prefix`; returns both refined.
+        """Merge the leading dimensions of `shape` with `prefix`; return both refined.
 
         Raises:
             InvalidArgumentError: the shape is shorter, or a dimension differs.

@@ -199,7 +199,7 @@ class TensorStore:
         return sum(entry.tensor[0].nbytes for entry in self._tensors.values() if entry.is_on_host)
 
     def owned_tensors(self, output_names: Iterable[str]) -> dict[str, Any]:
-        """Take the tensors of nodes with a fetched output out of the store; returns them by handle.
+        """Take the tensors of nodes with a fetched output out of the store; return them by handle.
 
         A tensor to which something else refers is copied, since it might be written to; values on devices are never
         written to.

@@ -354,7 +354,7 @@ def _run_all(callbacks: list[Callback]) -> None:
 
 
 def register_cancellation_callback(manager: CancellationManager | None, callback: Callback) -> Callable[[], object]:
-    """Register a callback with a manager or None; returns a function that deregisters it without waiting.
+    """Register a callback with a manager or None; return a function that deregisters it without waiting.
 
     Raises:
         CancelledError: the manager is cancelling or cancelled.

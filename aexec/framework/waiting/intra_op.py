@@ -160,7 +160,7 @@ class _HelperCount:
         self._number = 0
 
     def add(self, of_session: int) -> bool:
-        """Count one more for a session that has `of_session`; returns False, and counts none, if fewer are left."""
+        """Count one more for a session that has `of_session`; return False, and counts none, if fewer are left."""
         with self._lock:
             if of_session >= _MOST_HELPERS - self._number:
                 return False
@@ -220,7 +220,7 @@ class HelperThreads:
         job.result()
 
     def _ask(self, wanted: int, job: _Job) -> list[_Helper]:
-        """Ask up to `wanted` free helpers to help with a job; returns those asked."""
+        """Ask up to `wanted` free helpers to help with a job; return those asked."""
         with self._lock:
             free = min(wanted, self.threads - self._at_work - (not _here.counted))
             if free <= 0 or self._closed:
@@ -279,7 +279,7 @@ class HelperThreads:
         self._at_work -= 1
 
     def close(self) -> list[threading.Thread]:
-        """End all helpers, when no kernel runs; returns the threads that are about to end."""
+        """End all helpers, when no kernel runs; return the threads that are about to end."""
         with self._lock:
             helpers, self._helpers, self._closed = self._helpers, [], True
             for helper in helpers:

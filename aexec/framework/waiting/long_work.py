@@ -147,7 +147,7 @@ class LongWork:
         _turns.withdraw(self)
 
     def do(self, call: Callable[[], T]) -> T:
-        """Run `call` in turn; returns its result.  Raises CalledOffError if it is called off before the end."""
+        """Run `call` in turn; return its result.  Raises CalledOffError if it is called off before the end."""
         _turns.take(self)
         _here.work = self
         try:

@@ -211,7 +211,7 @@ class Pace:
         self._began = time.perf_counter()
 
     def rest(self) -> int:
-        """Call `let_others_run`; returns the number of units to do next."""
+        """Call `let_others_run`; return the number of units to do next."""
         took = time.perf_counter() - self._began
         few_enough = int(self.size * DEFAULT.slice_seconds / max(took, 1e-9))
         self.size = max(1, min(self._most, _GROWTH * self.size, few_enough))

@@ -42,7 +42,7 @@ class WorkerThreads(Protocol):
         ...
 
     def start(self, call: Callable[..., T], *args: Any) -> asyncio.Future[T]:
-        """Call `call(*args)` in a thread; returns a future of its result.  Completing it earlier withdraws the call."""
+        """Call `call(*args)` in a thread; return a future of its result.  Completing it earlier withdraws the call."""
         ...
 
     async def run(self, call: Callable[..., T], *args: Any, on_cancel: OnCancel = OnCancel.ABANDON) -> T:
@@ -52,5 +52,5 @@ class WorkerThreads(Protocol):
     async def run_here_or_in_thread(
         self, call: Callable[..., T], *args: Any, on_cancel: OnCancel = OnCancel.ABANDON
     ) -> T:
-        """Call `call(*args)` here, or in a thread if it raises NeedsThreadError here; returns its result."""
+        """Call `call(*args)` here, or in a thread if it raises NeedsThreadError here; return its result."""
         ...

@@ -17,7 +17,7 @@ _AT_ONCE = DEFAULT.pieces(ROW_NS)
 
 
 def joined(parts: Sequence[Any], out: Any) -> Any:
-    """Concatenate the parts along the first axis into `out`; returns it."""
+    """Concatenate the parts along the first axis into `out`; return it."""
     if len(parts) <= _AT_ONCE:
         return np.concatenate(parts, out=out)
     start = 0
@@ -31,7 +31,7 @@ def joined(parts: Sequence[Any], out: Any) -> Any:
 
 
 def stacked(elements: Sequence[Any], out: Any, *, all_set: bool = True) -> Any:
-    """Write these elements to the rows of `out`, which have their shape; returns it.
+    """Write these elements to the rows of `out`, which have their shape; return it.
 
     Args:
         all_set: there is an element for each row; if False, rows whose element is missing or None stay as they are.

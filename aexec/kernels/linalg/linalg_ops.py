@@ -278,7 +278,7 @@ def matrix_inverse(c: OpKernelConstruction) -> Compute:
 
 
 def _orthogonal_ns(factor: float) -> AttrCost:
-    """Cost of a decomposition that, if an attr asks, returns square matrices as long as the input's longest side."""
+    """Return the cost of a decomposition; an attr may ask for square matrices of the input's longest side."""
     plain = cubic_ns(factor)
 
     def full(x: Any) -> float:

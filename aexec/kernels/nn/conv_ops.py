@@ -148,7 +148,7 @@ class _Conv2D:
 
 
 class _FewerProducts:
-    """Whether and how a convolution and its gradients use fewer products, if the node is marked for it.
+    """Decides how a convolution and its gradients use fewer products, if the node is marked for it.
 
     It uses `winograd` if the kernel is constant, else `winograd_rows`.
     """

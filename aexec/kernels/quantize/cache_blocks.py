@@ -21,7 +21,7 @@ _PIECE = 4 * _BLOCK
 
 
 def in_cache_blocks(xp: Any, x: Any, dtype: Any, steps: Callable[[Any], object], *, whole: bool = False) -> Any:
-    """Apply `steps` to float32 values; returns them as an array of type `dtype`.
+    """Apply `steps` to float32 values; return them as an array of type `dtype`.
 
     Args:
         steps: changes a contiguous array in place.

@@ -55,7 +55,7 @@ class _Rejection:
         raise errors.InvalidArgumentError(f"{self._what} is too large for the type of the output")
 
     def accept(self, accepted: Any) -> Any:
-        """Mark samples of this step as done; returns them."""
+        """Mark samples of this step as done; return them."""
         done = self.waiting[accepted]
         self.waiting = self.waiting[~accepted]
         return done

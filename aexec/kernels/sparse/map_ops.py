@@ -52,7 +52,7 @@ class SparseTensorsMap:
         return len(self._tensors)
 
     def add(self, tensors: Sequence[Parts]) -> range:
-        """Add tensors; returns their handles.  Raises ResourceExhaustedError at the session's limit of kept memory."""
+        """Add tensors; return their handles.  Raises ResourceExhaustedError at the session's limit of kept memory."""
         with self._lock:
             self._hold(len(tensors))
             numbers = range(self._next, self._next + len(tensors))

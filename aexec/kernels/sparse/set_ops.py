@@ -139,7 +139,7 @@ def _numbered(groups: Any, numbers: Any) -> Any:
 
 
 def _combine(operation: Callable[[Any, Any], Any], a: _Sets, b: _Sets) -> Any:
-    """Combine the sets of both operands pair by pair; returns a sparse tensor."""
+    """Combine the sets of both operands pair by pair; return a sparse tensor."""
     if a.dims != b.dims:
         raise errors.InvalidArgumentError(f"Mismatched shapes {shape_text(a.dims)} vs {shape_text(b.dims)}")
     (a_codes, b_codes), base, ordered, numbers = _codes(a, b)

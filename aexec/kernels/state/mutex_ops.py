@@ -51,7 +51,7 @@ class Mutex:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def acquire(self) -> MutexLock:
-        """Wait for the mutex; returns its lock.  A cancelled waiter does not hold it."""
+        """Wait for the mutex; return its lock.  A cancelled waiter does not hold it."""
         with self._lock:
             if not self._held:
                 self._held = True

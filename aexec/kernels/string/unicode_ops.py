@@ -137,7 +137,7 @@ def unicode_decode(c: OpKernelConstruction) -> Compute:
         codes, lengths, growth = array("i"), list[int](), Growth(joined=True)
 
         def add(texts: Sequence[str]) -> int:
-            """Add code points; returns how many."""
+            """Add code points; return how many."""
             before = len(codes)
             codes.frombytes("".join(texts).encode("utf-32-le"))
             growth.add(codes.itemsize * (len(codes) - before) + _LENGTH_BYTES * len(texts))

@@ -88,7 +88,7 @@ def tensor_array_v2(c: InferenceContext) -> None:
 
 
 def _array(c: InferenceContext, *scalars: int) -> Shape | None:
-    """Check the handle and scalar inputs; returns the elements' shape if the handle knows it."""
+    """Check the handle and scalar inputs; return the elements' shape if the handle knows it."""
     check_old_handle(c)
     for index in scalars:
         c.with_rank(c.input(index), 0)

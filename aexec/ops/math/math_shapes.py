@@ -343,7 +343,7 @@ def _has_ellipsis(term: str) -> bool:
 
 
 def _named_dims(c: InferenceContext, index: int, term: str, dims: dict[str, Dimension]) -> Shape:
-    """Record an input's dimensions by label; returns those under its ellipsis."""
+    """Record an input's dimensions by label; return those under its ellipsis."""
     shape = c.input(index)
     ellipsis = _has_ellipsis(term)
     before, _, after = term.partition("...")

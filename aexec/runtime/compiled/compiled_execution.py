@@ -227,7 +227,7 @@ class CompiledExecution(Execution):
         self.wake()
 
     async def _next_turn(self) -> float:
-        """Give way to the loop; returns the end of the next slice."""
+        """Give way to the loop; return the end of the next slice."""
         slices, loop = self.environment.slices, self.environment.loop
         with self._told_of_cancellation() as active:
             while active:
@@ -376,7 +376,7 @@ def line_of(plan: Plan | PartitionedPlan) -> CompiledForm | None:
 
 
 def run_line(line: CompiledForm, context: OpKernelContext | None, feeds: Sequence[Any], end: float) -> list[Any]:
-    """Run a compiled plan without an execution, in a slice that ends at `end`; returns the fetched values.
+    """Run a compiled plan without an execution, in a slice that ends at `end`; return the fetched values.
 
     Raises:
         BaseException: from a kernel, or from the line where it cannot go on; pass it to `CompiledExecution.rest`.

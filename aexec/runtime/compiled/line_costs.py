@@ -55,7 +55,7 @@ class LineCosts:
 
     @property
     def outdated(self) -> bool:
-        """Whether calls have turned out to be heavy since the line was written."""
+        """True if calls have turned out to be heavy since the line was written."""
         most = self._small
         slow = (node for node in self._layout.ids if node.check == 2)
         if any(light_elements(node, most) < self.limits.get(node, most) for node in slow):
@@ -64,12 +64,12 @@ class LineCosts:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a call is suspected to be heavy."""
+        """True if a call is suspected to be heavy."""
         return any(node.estimate.suspicion for node in self._layout.ids)
 
     @property
     def relieved(self) -> bool:
-        """Whether all calls that were slow when the line was written have turned out to be quick."""
+        """True if all calls that were slow when the line was written have turned out to be quick."""
         return bool(self.suspects) and all(light_elements(node, self._small) > 0 for node in self.suspects)
 
     # While the line is written

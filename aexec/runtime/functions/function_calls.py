@@ -121,7 +121,7 @@ class CalledFunction:
         return self._function.types
 
     async def __call__(self, context: OpKernelContext, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        """Run the body on `inputs`, which are of the types that `types` says; returns its results.
+        """Run the body on `inputs`, which are of the types that `types` says; return its results.
 
         Raises:
             ResourceExhaustedError: calls are nested too deeply.
@@ -267,7 +267,7 @@ def _device_of(handle: Any) -> str:
 
 
 async def _copied(context: OpKernelContext, copy: Future[Any]) -> Any:
-    """Await a copy to the host; returns the value."""
+    """Await a copy to the host; return the value."""
     there: asyncio.Future[Any] = context.loop.create_future()
     complete_from(copy, there)
     return await wait(context.cancellation, there, "Run call was cancelled")
@@ -298,7 +298,7 @@ async def nested_results(
     running: Awaitable[list[Any]],
     name: str,
 ) -> list[Any]:
-    """Await a running execution inside a step, then close its cancellation manager; returns the fetched values."""
+    """Await a running execution inside a step, then close its cancellation manager; return the fetched values."""
     environment.calls[executor] = name
     try:
         return await running

@@ -116,7 +116,7 @@ class Execution(NodeRunner):
         return self._interpret(self._enter())  # each feed is dropped as soon as its last consumer has it
 
     def _enter(self) -> float:
-        """Enter a slice; returns its end.  A function called within a step continues the step's slice."""
+        """Enter a slice; return its end.  A function called within a step continues the step's slice."""
         slices, loop = self.environment.slices, self.environment.loop
         of_step = self._cancellation is self.environment.cancellation
         return slices.enter(loop) if of_step else slices.open(loop)

@@ -134,7 +134,7 @@ class IterationState:
         return inputs
 
     def start(self, node: PlanNode) -> list[Any]:
-        """Remove a node from `ready`, because it starts; returns its arguments."""
+        """Remove a node from `ready`, because it starts; return its arguments."""
         self.ready.remove(node)
         return self.take(node)
 

@@ -96,7 +96,7 @@ class Capturing:
         self.regions: list[CapturedRegion] = []
 
     def put(self, signature: PlanKey) -> tuple[PlanKey, dict[int, BuiltKernel]]:
-        """Replace regions by nodes; returns the changed signature, and the kernels of these nodes."""
+        """Replace regions by nodes; return the changed signature, and the kernels of these nodes."""
         working = self._working
         found = find_regions(
             working, signature.fetches, self._supports, lambda node: self._device_of(node).name, may_wait

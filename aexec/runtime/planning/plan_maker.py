@@ -106,7 +106,7 @@ class PlanMaker:
     def _with_captured(
         self, working: WorkingGraph, signature: PlanKey
     ) -> tuple[PlanKey, dict[int, BuiltKernel], list[CapturedRegion]]:
-        """Replace the regions that devices capture; returns the changed signature, their kernels, and the regions."""
+        """Replace the regions that devices capture; return the changed signature, their kernels, and the regions."""
         if signature.in_parts or not self._config.capture_graphs:
             return signature, {}, []
         capturing = Capturing(

@@ -51,7 +51,7 @@ class SelfTime:
 
 
 async def awaited(coroutine: Coroutine[Any, Any, Any], self_time: SelfTime) -> Any:
-    """Await a coroutine, adding up its time between waits; returns or raises as it does."""
+    """Await a coroutine, adding up its time between waits; return or raises as it does."""
     return await _driven(coroutine, self_time)
 
 

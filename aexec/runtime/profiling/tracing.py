@@ -126,7 +126,7 @@ class NodePrinter:
     def wrap(
         self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int], ready: int
     ) -> Callable[..., Any]:
-        """Print a line; returns the same compute callable, which is about to be called."""
+        """Print a line; return the same compute callable, which is about to be called."""
         debug_line(f"step {self._step_id}: {node.name} = {node.op}({', '.join(node.node.input_names())})")
         return compute
 
@@ -226,7 +226,7 @@ class MemoryLogger(OuterTracer):
 def once_there(
     out: Any, record: Callable[[Any], None], failed: Callable[[BaseException], None] = lambda error: None
 ) -> Any:
-    """Call `record` with the outputs that a kernel waits for, or `failed`; returns what to await instead."""
+    """Call `record` with the outputs that a kernel waits for, or `failed`; return what to await instead."""
     if isinstance(out, PendingOutputs):
 
         def ended(_: Any) -> None:

@@ -181,7 +181,7 @@ class BatchedStep:
         return self._step is None or self._step.only_waits
 
     async def run(self) -> list[Any]:
-        """Execute the call, once; returns the fetched values.  Raises as `Step.run` does."""
+        """Execute the call, once; return the fetched values.  Raises as `Step.run` does."""
         self.state = StepState.RUNNING
         timer = None
         if self._timeout is not None:

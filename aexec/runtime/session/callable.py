@@ -64,7 +64,7 @@ class CallableOwner(Protocol):
         metadata: RunMetadata | None,
         build: Callable[[Sequence[Any]], Any],
     ) -> Any:
-        """Run a step of `call` in the calling task; returns what `build` makes of the fetched values."""
+        """Run a step of `call` in the calling task; return what `build` makes of the fetched values."""
         ...
 
     def begin(

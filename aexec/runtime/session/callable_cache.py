@@ -44,7 +44,7 @@ class CallableCache(dict[Hashable, V], Generic[V]):
         self._text = 0
 
     def remember(self, key: Hashable, value: V) -> V:
-        """Add `value` under the new key `key`, and evict the oldest while the cache is over a bound; returns it."""
+        """Add `value` under the new key `key`, and evict the oldest while the cache is over a bound; return it."""
         self[key] = value
         self._texts[key] = sum(map(len, (*value.feeds, *value.fetches, *value.targets)))
         self._text += self._texts[key]

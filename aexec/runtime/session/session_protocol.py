@@ -60,7 +60,7 @@ class SessionProtocol(Protocol):
         ...
 
     def partial_run_setup(self, fetches: Any, feeds: Any = ..., /) -> Any:
-        """Begin a step that several calls of `partial_run` feed and fetch; returns its handle."""
+        """Begin a step that several calls of `partial_run` feed and fetch; return its handle."""
         ...
 
     def partial_run(self, setup: Any, fetches: Any, feeds: Any = ..., /) -> Any:
@@ -97,7 +97,7 @@ class NativeSessionProtocol(SessionProtocol, Protocol):
         metadata: Any = ...,
         **named: Any,
     ) -> Any:
-        """Run one step by a signature's own names; returns output name → value.
+        """Run one step by a signature's own names; return output name → value.
 
         Raises:
             NotFoundError: there is no such signature.

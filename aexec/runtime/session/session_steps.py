@@ -405,7 +405,7 @@ class SessionSteps:
         return self._planner.executed_graphs(cached)
 
     def learn_costs(self, cached: CachedPlan, stats: proto.StepStats) -> proto.CostGraphDef:
-        """Add a step of a plan to the cost model; returns the model's costs of the plan's nodes."""
+        """Add a step of a plan to the cost model; return the model's costs of the plan's nodes."""
         self.cost_model.add(stats)
         return self._planner.cost_graph(cached, self.cost_model)
 

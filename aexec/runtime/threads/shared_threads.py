@@ -69,7 +69,7 @@ class SharedThreads:
         self._executor: ThreadPoolExecutor | None = None
 
     def submit(self, share: ThreadShare, call: _Call) -> Future[Any]:
-        """Run `call()` in a thread; returns the future of its result, which can be cancelled until the call begins."""
+        """Run `call()` in a thread; return the future of its result, which can be cancelled until the call begins."""
         future: Future[Any] = Future()
         with self._lock:
             if self._executor is None:
@@ -93,7 +93,7 @@ class SharedThreads:
                     self._begin_calls(self._executor)
 
     def leave(self, share: ThreadShare) -> set[threading.Thread]:
-        """Remove a session without running or waiting calls; returns the threads if they end with it."""
+        """Remove a session without running or waiting calls; return the threads if they end with it."""
         with self._lock:
             self._shares.discard(share)
             executor = self._executor

@@ -152,7 +152,7 @@ class WorkerPool:
         return True
 
     def start(self, call: Callable[..., T], *args: Any) -> asyncio.Future[T]:
-        """Call `call(*args)` in a thread; returns the future of its result.
+        """Call `call(*args)` in a thread; return the future of its result.
 
         Completing the future earlier withdraws a call that has not begun, and drops the result of one that has.
         """

@@ -140,7 +140,7 @@ class ConnectionTable:
                 self._lines.pop(client, None)
 
     def _make_room(self, client: str | None) -> bool:
-        """Close a waiting connection of a client, or of any client; returns whether one was closed."""
+        """Close a waiting connection of a client, or of any client; return whether one was closed."""
         self._warn()
         while True:
             line = self._lines.get(client) or self._find_waiting(client)

@@ -204,7 +204,7 @@ class Admission:
         return run in self._holders
 
     def takes(self, run: Run) -> bool:
-        """Give the run a slot if one is free and no run is in line; returns whether it has one."""
+        """Give the run a slot if one is free and no run is in line; return whether it has one."""
         if self._line or (len(self._holders) >= self._slots and not self._has_slot()):
             return False
         self._hold(run)
@@ -223,7 +223,7 @@ class Admission:
             self._look_soon()
 
     def _let_go(self, run: Run) -> tuple[float, float] | None:
-        """Take a run's slot away; returns its entry, or None if it had no slot."""
+        """Take a run's slot away; return its entry, or None if it had no slot."""
         self._pass_time()
         return self._holders.pop(run, None)
 

@@ -55,7 +55,7 @@ class DirectCall(Protocol):
     compresses: bool
 
     def read(self, body: bytes, caller: Caller) -> DirectRun | None:
-        """Decode a request; returns None for an unusual one.  Raises if the request is wrong."""
+        """Decode a request; return None for an unusual one.  Raises if the request is wrong."""
 
 
 # Makes a DirectCall of the parameters of a path and a head; None for an unusual head.  Raises if the request is wrong.

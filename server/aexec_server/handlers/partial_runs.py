@@ -149,7 +149,7 @@ class PartialRuns:
         *,
         by_rpc: bool = False,
     ) -> str:
-        """Start a step whose feeds have no values yet; returns its handle.
+        """Start a step whose feeds have no values yet; return its handle.
 
         Args:
             connection: that of the request; if it is closed, the step is given up soon.

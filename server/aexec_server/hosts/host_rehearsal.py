@@ -112,7 +112,7 @@ class _Client:
         self._writer.close()
 
     async def call(self, method: str, target: str, media: str, body: bytes) -> bytes:
-        """Send a request; returns the body of the answer."""
+        """Send a request; return the body of the answer."""
         lines = [
             f"{method} {target} HTTP/1.1",
             "Host: localhost",

@@ -235,7 +235,7 @@ class Hosts:
     # Their lives
 
     async def start(self) -> None:
-        """Start the hosts; returns when they listen.  Raises what opening the configured graphs raises."""
+        """Start the hosts; return when they listen.  Raises what opening the configured graphs raises."""
         config = self._config
         some = config.graphs or config.models or config.model_repository or config.allow_model_changes
         if some and not config.models_in_front:

@@ -213,7 +213,7 @@ class SessionHost(Upstream):
             await self._bury(process)
 
     async def _start(self, context: ForkServerContext, ours: socket.socket, theirs: socket.socket) -> ForkServerProcess:
-        """Start the process with one end of the channel; returns it.
+        """Start the process with one end of the channel; return it.
 
         Raises:
             OSError, EOFError: it cannot be started; our end of the channel is closed then.

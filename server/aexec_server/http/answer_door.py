@@ -242,7 +242,7 @@ class _Pieces:
         return b"".join(taken)
 
     def _add(self, taken: list[bytes | memoryview]) -> bool:
-        """Add parts for the time of a slice; returns True if they make a piece."""
+        """Add parts for the time of a slice; return True if they make a piece."""
         began, size = perf_counter(), sum(map(len, taken))
         for data in self._parts:
             taken.append(data)

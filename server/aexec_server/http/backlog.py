@@ -201,5 +201,5 @@ class PassedOver:
         return self._body.ended
 
     def take(self, data: bytes) -> bool:
-        """Skip data; returns True if all of it belongs to the request."""
+        """Skip data; return True if all of it belongs to the request."""
         return self._body.take(data)[1] == len(data)

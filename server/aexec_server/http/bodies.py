@@ -332,7 +332,7 @@ async def read_message(kind: type[M], body: bytes, limits: MessageLimits) -> M:
 
 
 def parse_message(kind: type[M], body: bytes, limits: MessageLimits) -> tuple[M, float]:
-    """Decode a message; returns it, and the ns that decoding its tensors takes.
+    """Decode a message; return it, and the ns that decoding its tensors takes.
 
     Raises:
         InvalidArgumentError: the bytes are no such message.
@@ -358,7 +358,7 @@ def parse_graph(body: bytes, limits: MessageLimits) -> proto.FlatGraphDef:
 
 
 def parse_with_graph(kind: type[M], body: bytes, limits: MessageLimits) -> tuple[M, proto.FlatGraphDef]:
-    """Decode a message and, separately, its field `graph_def`; returns both.  Raises as `parse_message`."""
+    """Decode a message and, separately, its field `graph_def`; return both.  Raises as `parse_message`."""
     check_inline(scan(kind.DESCRIPTOR, body, limits).decode_ns)
     graph, rest = wire_format.without(body, kind.DESCRIPTOR.fields_by_name["graph_def"].number)
     return _parse(kind, rest), _parse(proto.FlatGraphDef, graph)

@@ -172,7 +172,7 @@ class AnsweredOnce:
         return entry
 
     def _forget_one(self) -> bool:
-        """Forget the oldest key of the client with most, if it may be forgotten; returns whether it was."""
+        """Forget the oldest key of the client with most, if it may be forgotten; return whether it was."""
         client = self.keys.largest_holder
         if client is None:
             return False
@@ -220,7 +220,7 @@ class AnsweredOnce:
             self._clients[caller.client].answered[name] = entry
 
     def _makes_room(self, caller: Caller, size: int) -> bool:
-        """Drop answers to make room for `size` bytes; drops none, and returns False, if that is impossible."""
+        """Drop answers to make room for `size` bytes; drops none, and return False, if that is impossible."""
         shares, client = self.shares, caller.client
         if size > shares.most_of_one:
             return False

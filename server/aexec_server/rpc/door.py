@@ -142,7 +142,7 @@ class Door:
             self._server.check_accepting()
 
     def _record(self, call: Call, error: BaseException | None) -> errors.OpError | None:
-        """Record a call that has ended; returns the error that its client may see, if there is one.
+        """Record a call that has ended; return the error that its client may see, if there is one.
 
         An exception that is no OpError is logged, and becomes an InternalError.
         """

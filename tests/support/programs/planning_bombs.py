@@ -357,7 +357,7 @@ def updates_in_a_row(size: int) -> tuple[proto.GraphDef, Request]:
 
 
 def updates_in_frames(size: int) -> tuple[proto.GraphDef, Request]:
-    """As `updates_in_a_row`, in loops within loops."""
+    """Like `updates_in_a_row`, in loops within loops."""
     g = GraphBuilder()
     g("v", "VarHandleOp", dtype=float32, shape=[])
     g.const("one", 1.0, float32)

@@ -417,7 +417,7 @@ class Gpus:
         return int(getattr(self._threads, "device", 0))
 
     def use_device(self, number: int) -> None:
-        """As `cupy.cuda.Device(number).use()`; accesses of this thread to arrays are observed from now on."""
+        """Like `cupy.cuda.Device(number).use()`; accesses of this thread to arrays are observed from now on."""
         self._threads.device = number
         strict_arrays.observing.by = self
 

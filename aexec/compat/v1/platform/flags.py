@@ -61,7 +61,7 @@ class FlagValues:
         self._validators.append((name, check, message))
 
     def __call__(self, argv: Sequence[str], known_only: bool = False) -> list[str]:
-        """Parse a command line, whose first word is the program; returns that and the words that are not flags."""
+        """Parse a command line, whose first word is the program; return that and the words that are not flags."""
         found, rest = self._parser.parse_known_args(list(argv[1:]))
         unknown = [word for word in rest if word.startswith("-") and word != "--"]
         if unknown and not known_only:

@@ -95,7 +95,7 @@ class Coordinator:
         self._on_loop(self.ours.clear_stop)
 
     def wait_for_stop(self, timeout: float | None = None) -> bool:
-        """Wait for the stop, at most `timeout` seconds; returns whether it was requested."""
+        """Wait for the stop, at most `timeout` seconds; return whether it was requested."""
         return self.ours.stopped.wait(timeout)
 
     def register_thread(self, thread: threading.Thread) -> None:
@@ -178,7 +178,7 @@ class QueueRunner(_runners.QueueRunner):
     def create_threads(
         self, sess: Any, coord: Coordinator | None = None, daemon: bool = True, start: bool = True
     ) -> list[Any]:
-        """Start it; returns the tasks, which are already started."""
+        """Start it; return the tasks, which are already started."""
         return _started(sess, coord, [self])
 
 

@@ -51,7 +51,7 @@ register_fetch_type(SparseTensor, lambda sparse: sparse[:], lambda parts: Sparse
 
 
 def in_session(session: Any, function: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
-    """Call an asynchronous function of aexec with a session; returns its result, or an awaitable with an
+    """Call an asynchronous function of aexec with a session; return its result, or an awaitable with an
     `AsyncSession`.
     """
     if isinstance(session, Session):
@@ -273,7 +273,7 @@ class Session(_Entering):
         return run
 
     def partial_run_setup(self, fetches: Any, feeds: Sequence[Any] = ()) -> Any:
-        """Begin a run that is fed and fetched in parts; returns a handle for `partial_run`."""
+        """Begin a run that is fed and fetched in parts; return a handle for `partial_run`."""
         with self._call(fetches):
             return self.waiting.partial_run_setup(fetches, feeds).handle
 

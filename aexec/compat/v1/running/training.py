@@ -95,7 +95,7 @@ class Saver:
         write_meta_graph: bool = True,
         write_state: bool = True,
     ) -> Any:
-        """Write a checkpoint; returns its path, which `restore` takes, or an awaitable with an `AsyncSession`."""
+        """Write a checkpoint; return its path, which `restore` takes, or an awaitable with an `AsyncSession`."""
         refuse("Saver.save", meta_graph_suffix=None if meta_graph_suffix == "meta" else meta_graph_suffix)
         settings: dict[str, Any] = {} if latest_filename is None else {"latest_filename": latest_filename}
         if write_meta_graph:
@@ -394,7 +394,7 @@ class MonitoredTrainingSession:
         self._open = True
 
     def wait(self, coroutine: Any) -> Any:
-        """Run a coroutine on the session's loop; returns its result."""
+        """Run a coroutine on the session's loop; return its result."""
         return self._thread.wait(coroutine)
 
     def __enter__(self) -> MonitoredTrainingSession:
