@@ -43,6 +43,8 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
 * `op_of`, `self_nanos`: of a node's record in StepStats.
 * `parse_duration`: seconds, from times such as `500ms`.
 * `set_printer`: sets where graphs print to.
+* `status_details`, `read_status`: an error as gRPC's metadata `STATUS_DETAILS` tells it; `cut_text` cuts a text to a
+  number of bytes.
 * `summarize`: an attr's value as errors show it.
 * `unflatten_node`: a node of a FlatGraphDef, whose attrs are not decoded, as a NodeDef.
 * `unreadable`: the error for bytes that are not a message of a kind.
@@ -85,6 +87,7 @@ from aexec.framework.wire import node_def, wire_format
 from aexec.framework.wire.attr_value import NameAttrList, summarize
 from aexec.framework.wire.messages import unreadable
 from aexec.framework.wire.op_def import OpDef
+from aexec.framework.wire.status_details import STATUS_DETAILS, cut_text, read_status, status_details
 from aexec.framework.wire.tensor_codec import decode_ns as tensor_decode_ns
 from aexec.framework.wire.tensor_codec import from_proto as tensor_from_proto
 from aexec.framework.wire.tensor_codec import to_field_parts as tensor_to_field_parts
@@ -119,6 +122,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DATATYPES",
+    "STATUS_DETAILS",
     "BatchTurn",
     "BatchedCallable",
     "BatchedStep",
@@ -149,6 +153,7 @@ __all__ = [
     "collect_if_due",
     "collecting_when_asked",
     "collector_paused",
+    "cut_text",
     "datatype_of",
     "dispose",
     "drop_large",
@@ -176,6 +181,7 @@ __all__ = [
     "op_of",
     "parse_duration",
     "queue_class",
+    "read_status",
     "record_network_buffer",
     "record_network_buffer_freed",
     "return_freed_memory",
@@ -184,6 +190,7 @@ __all__ = [
     "self_nanos",
     "session_on_cluster",
     "set_printer",
+    "status_details",
     "summarize",
     "tensor_decode_ns",
     "tensor_from_proto",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import re
 import ssl
 from collections.abc import Mapping
 from io import BytesIO
@@ -22,15 +21,13 @@ from yarl import URL
 
 from aexec.framework import errors
 from aexec.framework.errors import Code
-from aexec.remote.service import RESTARTED, restarted
+from aexec.remote.service import PAUSES, RESTARTED, bearer, restarted, trusting
 
 __all__ = ["KEY", "PROTOBUF", "HttpClient", "quoted"]
 
 PROTOBUF = "application/x-protobuf"
 KEY = "Idempotency-Key"
 _CONNECT_SECONDS = 10.0
-# Seconds before a request is sent again.
-_PAUSES = (0.05, 0.2, 0.8)
 # Status → code, for an answer without a body of ours, such as a proxy's.
 _CODES = {
     400: Code.INVALID_ARGUMENT,
@@ -48,7 +45,6 @@ _CODES = {
     504: Code.DEADLINE_EXCEEDED,
 }
 _MAX_TEXT = 500
-_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 def _payload(body: bytes | None) -> BytesIO | None:
@@ -59,15 +55,6 @@ def _payload(body: bytes | None) -> BytesIO | None:
 def quoted(name: str) -> str:
     """A name as one segment of a path."""
     return quote(name, safe="")
-
-
-def _context(ca: str | Path | None) -> ssl.SSLContext | None:
-    if ca is None:
-        return None
-    try:
-        return ssl.create_default_context(cafile=str(ca))
-    except OSError as error:
-        raise errors.InvalidArgumentError(f"ca {str(ca)!r}: {error}") from None
 
 
 class HttpClient:
@@ -97,10 +84,8 @@ class HttpClient:
         self.url = url.rstrip("/")
         self._headers = dict(headers or {})
         if token is not None:
-            if not _TOKEN.fullmatch(token):
-                raise errors.InvalidArgumentError("a token has letters, digits and any of ._~+/-= only")
-            self._headers["Authorization"] = f"Bearer {token}"
-        self._ssl = ca if isinstance(ca, ssl.SSLContext) else _context(ca)
+            self._headers["Authorization"] = bearer(token)
+        self._ssl = ca if ca is None or isinstance(ca, ssl.SSLContext) else trusting(ca)
         self._client: aiohttp.ClientSession | None = None
 
     def open(self) -> None:
@@ -143,7 +128,7 @@ class HttpClient:
     async def _request(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], *, again: bool = False
     ) -> bytes:
-        for pause in (*_PAUSES, None):
+        for pause in (*PAUSES, None):
             try:
                 return await self._once(method, path, body, headers)
             except (aiohttp.ClientConnectionError, TimeoutError) as error:
@@ -162,7 +147,7 @@ class HttpClient:
     async def _once_it_has_ended(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
         """The answer to a request that the server is carrying out, though its connection broke."""
         while True:
-            await asyncio.sleep(_PAUSES[-1])
+            await asyncio.sleep(PAUSES[-1])
             with contextlib.suppress(errors.AbortedError):
                 return await self._once(method, path, body, headers)
 

@@ -57,7 +57,7 @@ def connect(
     name: str | None = None,
     headers: Mapping[str, str] | None = None,
     token: str | None = None,
-    ca: str | Path | ssl.SSLContext | None = None,
+    ca: str | Path | ssl.SSLContext | Any = None,
     retry_runs: bool = False,
 ) -> RemoteSession:
     """A session of a server: `async with aexec.connect("http://127.0.0.1:8500", graph) as session:`.
@@ -95,8 +95,21 @@ def connect(
         raise errors.InvalidArgumentError("give a graph for a new session, or the name of one that is there, not both")
     if name is not None and session is not None:
         raise errors.InvalidArgumentError("a session that is there has its name: leave out name, or session")
-    client = HttpClient(address, headers, token or os.environ.get("AEXEC_TOKEN") or None, ca)
-    return RemoteSession(HttpService(client, retry_runs=retry_runs), graph, session, config, ttl, name)
+    service = _service(address, headers, token or os.environ.get("AEXEC_TOKEN") or None, ca, retry_runs=retry_runs)
+    return RemoteSession(service, graph, session, config, ttl, name)
+
+
+def _service(
+    address: str, headers: Mapping[str, str] | None, token: str | None, ca: Any, *, retry_runs: bool
+) -> Service:
+    if not address.startswith(("grpc:", "grpcs:")):
+        return HttpService(HttpClient(address, headers, token, ca), retry_runs=retry_runs)
+    if retry_runs:
+        raise errors.UnimplementedError("retry_runs needs an address of HTTP: by gRPC a run is sent once")
+    # Its package is an extra.
+    from aexec.remote.rpc_service import RpcService
+
+    return RpcService(address, headers, token, ca)
 
 
 class RemoteSession:

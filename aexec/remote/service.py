@@ -6,20 +6,36 @@ their callers write and read, in threads if they are large.
 
 from __future__ import annotations
 
+import re
+import ssl
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from aexec import proto
 from aexec.framework import errors
 from aexec.graph.graph import Graph
 
-__all__ = ["RESTARTED", "NewRemoteSession", "Part", "ServerRestartedError", "Service", "restarted"]
+__all__ = [
+    "PAUSES",
+    "RESTARTED",
+    "NewRemoteSession",
+    "Part",
+    "ServerRestartedError",
+    "Service",
+    "bearer",
+    "restarted",
+    "trusting",
+]
 
 # The bytes of a message are written in parts, so that those of large tensors are copied once.
 Part = bytes | memoryview
 # A server's word for what was lost when it was restarted.
 RESTARTED = "server_restarted"
+# Seconds before a request is sent again.
+PAUSES = (0.05, 0.2, 0.8)
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 class ServerRestartedError(errors.NotFoundError):
@@ -29,6 +45,21 @@ class ServerRestartedError(errors.NotFoundError):
 def restarted(message: str) -> ServerRestartedError:
     """The error for an answer of the server with this message."""
     return ServerRestartedError(f"{message}. Connect again: a new session has a new graph and new variables")
+
+
+def bearer(token: str) -> str:
+    """What a request says of a token.  Raises InvalidArgumentError for what is none."""
+    if not _TOKEN.fullmatch(token):
+        raise errors.InvalidArgumentError("a token has letters, digits and any of ._~+/-= only")
+    return f"Bearer {token}"
+
+
+def trusting(ca: str | Path) -> ssl.SSLContext:
+    """A context that trusts the authority of a PEM file.  Raises InvalidArgumentError for what is none."""
+    try:
+        return ssl.create_default_context(cafile=str(ca))
+    except OSError as error:
+        raise errors.InvalidArgumentError(f"ca {str(ca)!r}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)

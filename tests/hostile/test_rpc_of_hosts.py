@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -11,15 +12,18 @@ from typing import Any
 
 import grpc
 import numpy as np
+import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
-from aexec import proto
+import aexec
+from aexec import errors, proto
 from aexec.framework import dtypes
 from aexec.framework.wire import tensor_codec
 from aexec.proto import serving
 from tests.hostile.conftest import HostileServer
 from tests.support.programs.graphs import GraphBuilder
 from tests.support.server_process import ServerProcess
+from tests.support.waiting import until
 
 MASTER = "/tensorflow.MasterService/"
 
@@ -99,3 +103,44 @@ def test_rpc_is_answered_where_its_session_is(hostile_server: HostileServer) -> 
         assert "its host" in words
         client.call(f"{MASTER}Reset", proto.ResetRequest(), proto.ResetResponse)
         assert client.refusal(f"{MASTER}RunStep", step(second), proto.RunStepResponse)[0] == "ABORTED"
+
+
+async def why_lost(session: Any) -> str:
+    """What the front says of a session whose host was killed, once it knows."""
+    while True:
+        try:
+            await session.describe()
+        except errors.NotFoundError as error:
+            return error.message
+        except errors.UnavailableError:
+            pass
+
+
+async def test_session_of_connect_is_answered_where_it_is(hostile_server: HostileServer) -> None:
+    server = await asyncio.to_thread(lambda: hostile_server(hosts="auto", grpc_port=0, example=True))
+    grpc.aio.init_grpc_aio()
+    await until(lambda: "serves gRPC on" in server.log)
+    told = re.search(r"serves gRPC on (\S+)", server.log)
+    assert told is not None
+    url = told[1]
+    async with aexec.connect(url, squares().graph(), name="mine") as session:
+        assert (await session.run("y:0", {"x:0": [1, 2]}, run_id="first")).tolist() == [1, 4]
+        with pytest.raises(errors.InvalidArgumentError, match="You must feed a value for placeholder") as failed:
+            await session.run("y:0")
+        assert failed.value.node == "x"
+        with pytest.raises(errors.AlreadyExistsError, match="There is a session 'mine'"):
+            await aexec.connect(url, squares().graph(), name="mine")
+        with pytest.raises(errors.AlreadyExistsError, match="There is a session 'example'"):
+            await aexec.connect(url, squares().graph(), name="example")
+        async with aexec.connect(url, session="mine") as joined:
+            assert [run["run_id"] for run in await joined.runs()] == []
+            kept = await joined.tensors.put(np.float32([3]))
+            assert (await session.run("y:0", {"x:0": kept})).tolist() == [9]
+        async with aexec.connect(url, squares().graph()) as other:
+            assert (await other.call(x=[5]))["y"].tolist() == [25]
+            os.kill(await asyncio.to_thread(server.host_of, other.handle), signal.SIGKILL)
+            assert "its host" in await why_lost(other)
+    async with aexec.connect(url, session="example") as example:
+        assert (await example.run("y:0", {"x:0": [[1, 2, 3]]})).shape == (1, 2)
+    with pytest.raises(errors.NotFoundError, match="is not found"):
+        await aexec.connect(url, session="mine")

@@ -6,38 +6,36 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from aexec_server import SERVER, ServerConfig, make_app
+from aexec_server import ServerConfig
 from aexec_server.core.server_state import Server
-from aiohttp.test_utils import TestServer
 
 import aexec
 from tests.server.conftest import ops_of_tests
+from tests.support.serving import serving_both
 
 # Makes sessions of graphs.
 Open = Callable[..., Awaitable[Any]]
 
 
 class Served:
-    """A server, and its address."""
+    """A server, and its addresses for HTTP and gRPC."""
 
-    def __init__(self, server: Server, url: str) -> None:
+    def __init__(self, server: Server, url: str, grpc_url: str) -> None:
         self.server = server
         self.url = url
+        self.grpc_url = grpc_url
 
 
 @pytest.fixture
 async def served() -> AsyncIterator[Served]:
-    app = make_app(ServerConfig(allow_ops=ops_of_tests()))
-    listening = TestServer(app)
-    await listening.start_server()
-    yield Served(app[SERVER], str(listening.make_url("")))
-    await listening.close()
+    async with serving_both(ServerConfig(allow_ops=ops_of_tests(), grpc_port=0)) as (server, url, grpc_url):
+        yield Served(server, url, grpc_url)
 
 
-@pytest.fixture(params=["here", "there"])
+@pytest.fixture(params=["here", "HTTP", "gRPC"])
 async def open_session(request: pytest.FixtureRequest, served: Served) -> AsyncIterator[Open]:
-    """Sessions of either kind, closed in the end."""
-    url = served.url if request.param == "there" else None
+    """Sessions of each kind, closed in the end."""
+    url = {"here": None, "HTTP": served.url, "gRPC": served.grpc_url}[request.param]
     opened = []
 
     async def make(graph: Any) -> Any:

@@ -12,27 +12,38 @@ from pathlib import Path
 
 import pandas
 import pytest
-from aexec_server import ServerConfig, make_app
-from aiohttp.test_utils import TestServer
+from aexec_server import ServerConfig
 
 import aexec
 from aexec import errors
+from tests.support.serving import serving_both
 from tests.support.signals import interruptible
 
 
 @pytest.fixture
-def url() -> Iterator[str]:
-    """The address of a server in a thread."""
+def urls() -> Iterator[tuple[str, str]]:
+    """The addresses of a server in a thread, for HTTP and for gRPC."""
     loop = asyncio.new_event_loop()
-    server = TestServer(make_app(ServerConfig()), loop=loop)
-    loop.run_until_complete(server.start_server(loop=loop))
+    serving = serving_both(ServerConfig(grpc_port=0))
+    _, *addresses = loop.run_until_complete(serving.__aenter__())
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    yield str(server.make_url(""))
-    asyncio.run_coroutine_threadsafe(server.close(), loop).result()
+    yield addresses[0], addresses[1]
+    asyncio.run_coroutine_threadsafe(serving.__aexit__(None, None, None), loop).result()
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
+
+
+@pytest.fixture
+def url(urls: tuple[str, str]) -> str:
+    return urls[0]
+
+
+@pytest.fixture(params=["here", "HTTP", "gRPC"])
+def there(request: pytest.FixtureRequest, urls: tuple[str, str]) -> str | None:
+    """The address of a server; None for a session of this process."""
+    return {"here": None, "HTTP": urls[0], "gRPC": urls[1]}[request.param]
 
 
 @pytest.fixture
@@ -42,9 +53,8 @@ def graph() -> aexec.Graph:
     return graph
 
 
-@pytest.mark.parametrize("there", [False, True])
-def test_methods_wait(graph: aexec.Graph, url: str, there: bool) -> None:
-    with aexec.blocking(aexec.connect(url, graph) if there else aexec.Session(graph)) as session:
+def test_methods_wait(graph: aexec.Graph, there: str | None) -> None:
+    with aexec.blocking(aexec.connect(there, graph) if there else aexec.Session(graph)) as session:
         assert session.run("y:0", {"x:0": [3]}).tolist() == [9]
         assert session.call(x=[2.0])["y"].tolist() == [4]
         square = session.make_callable("y:0", ["x:0"])
@@ -66,11 +76,10 @@ def test_session_that_cannot_be_opened(url: str) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "aexec.blocking"]
 
 
-@pytest.mark.parametrize("there", [False, True])
-def test_queues_and_tensors_of_a_blocking_session_wait(url: str, there: bool) -> None:
+def test_queues_and_tensors_of_a_blocking_session_wait(there: str | None) -> None:
     with aexec.Graph() as graph:
         aexec.ops.fifo_queue_v2(component_types=[aexec.float32], shapes=[[]], name="q")
-    with aexec.blocking(aexec.connect(url, graph) if there else aexec.Session(graph)) as session:
+    with aexec.blocking(aexec.connect(there, graph) if there else aexec.Session(graph)) as session:
         queue = session.queue("q")
         queue.put_many([1, 2, 3])
         assert queue.get() == 1

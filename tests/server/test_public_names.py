@@ -19,6 +19,7 @@ PUBLIC = {
     "aexec.hosting",
     "aexec.proto",
     "aexec.proto.inference",
+    "aexec.proto.rpc",
     "aexec.proto.serving",
     "aexec.saved_model",
     "aexec.sources",

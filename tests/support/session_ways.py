@@ -10,8 +10,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from aexec_server import ServerConfig, make_app
-from aiohttp.test_utils import TestServer
+from aexec_server import ServerConfig
+from aexec_server.core.server_state import Server
 
 import aexec
 import aexec.compat.v1 as tf
@@ -21,6 +21,7 @@ from aexec.graph.meta_graph import MetaGraph
 from aexec.runtime.session.session_protocol import NativeSessionProtocol, SessionProtocol
 from aexec.saved_model import SavedModel
 from tests.server.conftest import ops_of_tests
+from tests.support.serving import serving_both
 
 __all__ = ["NATIVE", "WAYS", "Asked", "Way"]
 
@@ -120,19 +121,19 @@ def _replicated(graph: aexec.Graph, folder: Path) -> AbstractAsyncContextManager
     return _on_cluster(graph, replicated=True)
 
 
-@asynccontextmanager
-async def _served() -> AsyncIterator[str]:
-    listening = TestServer(make_app(ServerConfig(allow_ops=ops_of_tests())))
-    await listening.start_server()
-    try:
-        yield str(listening.make_url(""))
-    finally:
-        await listening.close()
+def _served() -> AbstractAsyncContextManager[tuple[Server, str, str]]:
+    return serving_both(ServerConfig(allow_ops=ops_of_tests(), grpc_port=0))
 
 
 @asynccontextmanager
 async def _remote(graph: aexec.Graph, folder: Path) -> AsyncIterator[Asked]:
-    async with _served() as url, aexec.connect(url, graph) as session:
+    async with _served() as (_, url, _), aexec.connect(url, graph) as session:
+        yield Asked(session, session, waits=False)
+
+
+@asynccontextmanager
+async def _remote_by_grpc(graph: aexec.Graph, folder: Path) -> AsyncIterator[Asked]:
+    async with _served() as (_, _, url), aexec.connect(url, graph) as session:
         yield Asked(session, session, waits=False)
 
 
@@ -146,13 +147,24 @@ async def _sync(graph: aexec.Graph, folder: Path) -> AsyncIterator[Asked]:
 
 
 @asynccontextmanager
+async def _blocking(url: str, graph: aexec.Graph) -> AsyncIterator[Asked]:
+    session = await asyncio.to_thread(aexec.blocking(aexec.connect(url, graph)).__enter__)
+    try:
+        yield Asked(session, session, waits=True)
+    finally:
+        await asyncio.to_thread(session.close)
+
+
+@asynccontextmanager
 async def _blocking_remote(graph: aexec.Graph, folder: Path) -> AsyncIterator[Asked]:
-    async with _served() as url:
-        session = await asyncio.to_thread(aexec.blocking(aexec.connect(url, graph)).__enter__)
-        try:
-            yield Asked(session, session, waits=True)
-        finally:
-            await asyncio.to_thread(session.close)
+    async with _served() as (_, url, _), _blocking(url, graph) as asked:
+        yield asked
+
+
+@asynccontextmanager
+async def _blocking_remote_by_grpc(graph: aexec.Graph, folder: Path) -> AsyncIterator[Asked]:
+    async with _served() as (_, _, url), _blocking(url, graph) as asked:
+        yield asked
 
 
 @asynccontextmanager
@@ -177,7 +189,9 @@ NATIVE: dict[str, Way] = {
     "cluster": _cluster,
     "replicated": _replicated,
     "remote": _remote,
+    "remote by gRPC": _remote_by_grpc,
     "sync": _sync,
     "blocking remote": _blocking_remote,
+    "blocking remote by gRPC": _blocking_remote_by_grpc,
 }
 WAYS: dict[str, Way] = {**NATIVE, "compat": _compat, "compat awaited": _compat_awaited}

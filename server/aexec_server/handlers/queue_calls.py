@@ -8,8 +8,8 @@ place.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -31,7 +31,7 @@ from aexec_server.requests.tensor_bodies import TensorBody, TensorMessage, check
 from aexec_server.requests.tensors import size_of, write_ns
 from aexec_server.sessions.store import HostedSession
 
-__all__ = ["routes"]
+__all__ = ["check_count", "component_names", "not_put", "not_taken", "queue_pieces", "routes", "within"]
 
 _ENQUEUE_FIELDS = frozenset({"components", "many", "timeout_in_ms"})
 _DEQUEUE_FIELDS = frozenset({"count", "up_to", "timeout_in_ms", "parameters"})
@@ -79,8 +79,7 @@ class _Handlers:
     async def list(self, request: web.Request) -> web.StreamResponse:
         """GET …/queues: the queues that exist so far."""
         with self.server.session_of(request).in_use() as hosted:
-            queues = (_describe(name, queue.statistics()) for name, queue in each_queue(hosted.session))
-            return await self.server.door.send(request, value_pieces({"queues": queues}), bodies.JSON, in_thread=False)
+            return await self.server.door.send(request, queue_pieces(hosted), bodies.JSON, in_thread=False)
 
     async def enqueue(self, request: web.Request) -> web.Response:
         """POST …/{queue}:enqueue"""
@@ -88,12 +87,11 @@ class _Handlers:
             name = request.match_info["queue"]
             read = await self._read(request, _ENQUEUE_FIELDS)
             queue = hosted.session.queue(name)
-            types = queue.resource.spec.types
-            names = [f"{name}[{i}]" for i in range(len(types))]
+            types, names = queue.resource.spec.types, component_names(name, queue)
             values = await bodies.beside(0, read.tensors, "components", names, types)
             element = values[0] if len(values) == 1 else tuple(values)
             many = _flag(read.fields, "many")
-            async with self._within(read.fields, "Not all was put" if many else f"Nothing was put into '{name}'"):
+            async with self._within(read.fields, not_put(name, many=many)):
                 await (queue.put_many(element) if many else queue.put(element))
             return _answer(read, name, queue)
 
@@ -105,11 +103,10 @@ class _Handlers:
             count, up_to = _count(read.fields), _flag(read.fields, "up_to")
             binary, style = wants_binary(read.fields), json_style(request)
             queue = hosted.session.queue(name)
-            types = queue.resource.spec.types
-            names = [f"{name}[{i}]" for i in range(len(types))]
+            types, names = queue.resource.spec.types, component_names(name, queue)
             if not read.is_message:
                 check_form(names, types, binary)
-            within = self._within(read.fields, f"Nothing was taken out of '{name}'")
+            within = self._within(read.fields, not_taken(name))
             async with within as limit, queue.taking(count, up_to=up_to) as components:
                 limit.reschedule(None)
                 size = sum(map(size_of, components))
@@ -137,22 +134,53 @@ class _Handlers:
             await queue.close(cancel_pending=_flag(read.fields, "cancel_pending"))
             return _answer(read, request.match_info["queue"], queue)
 
-    @asynccontextmanager
-    async def _within(self, fields: dict[str, Any], what: str) -> AsyncIterator[asyncio.Timeout]:
-        """Context manager: raise DeadlineExceededError if the block exceeds the request's timeout or the server's
-        maximum.
-        """
+    def _within(self, fields: dict[str, Any], what: str) -> AbstractAsyncContextManager[asyncio.Timeout]:
         timeout = read_timeout(fields.get("timeout_in_ms", 0), '"timeout_in_ms"', 1e3)
-        most = self.server.config.max_timeout
-        if most is not None:
-            timeout = most if timeout is None else min(timeout, most)
-        try:
-            async with asyncio.timeout(timeout) as limit:
-                yield limit
-        except TimeoutError:
-            raise errors.DeadlineExceededError(
-                f"{what} within {timeout:g} s, and nobody waits for that any more"
-            ) from None
+        return within(timeout, self.server.config.max_timeout, what)
+
+
+@asynccontextmanager
+async def within(timeout: float | None, most: float | None, what: str) -> AsyncIterator[asyncio.Timeout]:
+    """Context manager: raise DeadlineExceededError if the block exceeds a request's timeout or the server's maximum.
+
+    Args:
+        timeout, most: seconds; None for no limit.
+        what: what was not done then, such as `not_taken`.
+    """
+    if most is not None:
+        timeout = most if timeout is None else min(timeout, most)
+    try:
+        async with asyncio.timeout(timeout) as limit:
+            yield limit
+    except TimeoutError:
+        raise errors.DeadlineExceededError(f"{what} within {timeout:g} s, and nobody waits for that any more") from None
+
+
+def not_put(name: str, *, many: bool) -> str:
+    """What to say if the time to put something into a queue was over."""
+    return "Not all was put" if many else f"Nothing was put into '{name}'"
+
+
+def not_taken(name: str) -> str:
+    """What to say if the time to take something out of a queue was over."""
+    return f"Nothing was taken out of '{name}'"
+
+
+def queue_pieces(hosted: HostedSession) -> Iterator[str]:
+    """The list of a session's queues as JSON, in pieces."""
+    return value_pieces({"queues": (_describe(name, queue.statistics()) for name, queue in each_queue(hosted.session))})
+
+
+def component_names(name: str, queue: Queue) -> list[str]:
+    """The names of the components of a queue's elements: `q[0]`, `q[1]`, …"""
+    return [f"{name}[{i}]" for i in range(len(queue.resource.spec.types))]
+
+
+def check_count(count: int | None) -> int | None:
+    """A number of elements to take together, None for one.  Raises InvalidArgumentError if it is too large."""
+    if count is not None and (type(count) is not int or not 0 <= count <= _MAX_COUNT):
+        raise errors.InvalidArgumentError(f'"count" must be a number up to {_MAX_COUNT}, got {str(count)[:40]}')
+    return count
 
 
 async def _delivered(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
@@ -198,9 +226,7 @@ def _flag(fields: dict[str, Any], name: str) -> bool:
 
 def _count(fields: dict[str, Any]) -> int | None:
     """Return the number of elements to take as a batch; None for a single element."""
-    count = fields.get("count")
-    if count is not None and (type(count) is not int or not 0 <= count <= _MAX_COUNT):
-        raise errors.InvalidArgumentError(f'"count" must be a number up to {_MAX_COUNT}, got {str(count)[:40]}')
+    count = check_count(fields.get("count"))
     if count is None and "up_to" in fields:
         raise errors.InvalidArgumentError('"up_to" is for requests with a "count"')
     return count

@@ -11,7 +11,7 @@ from aiohttp import web
 import aexec
 from aexec import errors
 from aexec.hosting import BatchedStep
-from aexec_server.clients.callers import CALLER, Scope
+from aexec_server.clients.callers import CALLER, Caller, Scope
 from aexec_server.core.routes import Route
 from aexec_server.core.server_state import Server
 from aexec_server.http import bodies
@@ -22,7 +22,7 @@ from aexec_server.requests.run_stream import RunStream
 from aexec_server.requests.run_table import Run, check_run_id, run_key
 from aexec_server.sessions.store import HostedSession
 
-__all__ = ["RunsInFlight", "routes"]
+__all__ = ["RunsInFlight", "cancel_run", "routes"]
 
 _LAST_ID = ("Last-Event-ID",)
 _CANCEL_FIELDS = frozenset({"reason"})
@@ -67,13 +67,12 @@ class RunsInFlight:
     async def list(self, request: web.Request) -> web.StreamResponse:
         """GET …/runs: the runs in flight, oldest first."""
         with self.server.session_of(request).in_use() as hosted:
-            runs = map(self.describe, hosted.runs.of(self._seen(request, hosted)))
-            return await self.server.door.send(request, value_pieces({"runs": runs}), bodies.JSON, in_thread=False)
+            parts = self.pieces(hosted, request[CALLER])
+            return await self.server.door.send(request, parts, bodies.JSON, in_thread=False)
 
-    def _seen(self, request: web.Request, hosted: HostedSession) -> str | None:
-        """Return the owner whose runs the caller may see; None for all owners."""
-        caller = request[CALLER]
-        return None if caller.is_admin else hosted.runs_owner(caller)
+    def pieces(self, hosted: HostedSession, caller: Caller) -> Iterator[str]:
+        """The list of the runs that a caller may see, as JSON in pieces."""
+        return value_pieces({"runs": map(self.describe, hosted.runs.of(_seen(hosted, caller)))})
 
     async def get(self, request: web.Request) -> web.Response:
         """GET …/runs/{run}: a run in flight."""
@@ -83,7 +82,7 @@ class RunsInFlight:
 
     def _in_flight(self, request: web.Request, hosted: HostedSession) -> Run:
         run_id = request.match_info["run"]
-        run = hosted.runs.find(run_id, self._seen(request, hosted))
+        run = hosted.runs.find(run_id, _seen(hosted, request[CALLER]))
         if run is None:
             raise errors.NotFoundError(f"Run '{run_id[:80]}' is not in flight")
         return run
@@ -134,7 +133,6 @@ class RunsInFlight:
     async def cancel(self, request: web.Request) -> web.Response:
         """POST …/runs/{run}:cancel"""
         with self.server.session_of(request).in_use() as hosted:
-            run_id = check_run_id(request.match_info["run"], "A run's id")
             body = await bodies.read_body(request, self.config, self.server.body_budget)
             reason = None
             if body.strip():
@@ -143,19 +141,28 @@ class RunsInFlight:
                 reason = fields.get("reason")
                 if reason is not None and type(reason) is not str:
                     raise bodies.expected('"reason" must be a string', reason)
-            caller = request[CALLER]
-            cancelled = hosted.runs.cancel(
-                run_id,
-                (reason or "by request")[:_MAX_REASON],
-                hosted.runs_owner(caller),
-                of_all=caller.is_admin,
-                caller=caller,
-            )
+            cancelled = cancel_run(hosted, request[CALLER], request.match_info["run"], reason)
             return bodies.json_response({"cancelled": cancelled})
 
     def new_stream(self) -> RunStream:
         """Return a stream for a run whose outputs are reported as they come."""
         return RunStream(self.describe, self.config.max_answer_bytes, watched=True)
+
+
+def cancel_run(hosted: HostedSession, caller: Caller, run_id: str, reason: str | None) -> bool:
+    """Cancel a run for a caller; True unless it has ended.  Raises as `RunTable.cancel`."""
+    return hosted.runs.cancel(
+        check_run_id(run_id, "A run's id"),
+        (reason or "by request")[:_MAX_REASON],
+        hosted.runs_owner(caller),
+        of_all=caller.is_admin,
+        caller=caller,
+    )
+
+
+def _seen(hosted: HostedSession, caller: Caller) -> str | None:
+    """Return the owner whose runs the caller may see; None for all owners."""
+    return None if caller.is_admin else hosted.runs_owner(caller)
 
 
 def _trace_parts(metadata: aexec.RunMetadata, holding: Holding) -> Iterator[str]:

@@ -30,7 +30,7 @@ from aexec_server.sessions.signatures import describe_signatures, signatures_ns
 from aexec_server.sessions.store import HostedSession, NewSession
 from aexec_server.settings.message_scan import MessageLimits
 
-__all__ = ["check_handle", "routes"]
+__all__ = ["check_handle", "routes", "session_pieces"]
 
 M = TypeVar("M", bound=Message)
 
@@ -238,11 +238,9 @@ class _Handlers:
     async def get(self, request: web.Request) -> web.StreamResponse:
         """GET /v1/sessions/{session}: its state, and its signatures."""
         hosted = self.server.session_of(request)
-        description = _describe(hosted, request[CALLER])
+        parts = session_pieces(hosted, request[CALLER])  # before it is in use, and no longer idle
         with hosted.in_use():
-            session = hosted.session
-            in_thread = not loop_budget.DEFAULT.allows(signatures_ns(session))
-            parts = _with_signatures(description, session)
+            in_thread = not loop_budget.DEFAULT.allows(signatures_ns(hosted.session))
             return await self.server.door.send(request, parts, bodies.JSON, in_thread=in_thread)
 
     async def graph(self, request: web.Request) -> web.StreamResponse:
@@ -277,6 +275,11 @@ def _graph_form(accepted: Iterable[str]) -> tuple[GraphForm, str]:
         if media in ("text/plain", "text/*"):
             return GraphForm.TEXT, "text/plain; charset=utf-8"
     return GraphForm.JSON, "application/json; charset=utf-8"
+
+
+def session_pieces(hosted: HostedSession, caller: Caller) -> Iterator[str]:
+    """A session's description for a caller, with its signatures, as JSON in pieces."""
+    return _with_signatures(_describe(hosted, caller), hosted.session)
 
 
 def _with_signatures(description: dict[str, Any], session: aexec.Session) -> Iterator[str]:

@@ -30,10 +30,10 @@ from aexec_server.requests.tensor_bodies import TensorBody
 from aexec_server.requests.tensors import binary_parts, binary_size, check_v2_form, size_of, v2_pieces, write_ns
 from aexec_server.sessions.store import HostedSession
 
-__all__ = ["routes"]
+__all__ = ["DEFAULT_NAME", "found_tensor", "message_pieces", "routes", "tensor_pieces"]
 
 _FIELDS = frozenset({"name", "datatype", "shape", "data", "parameters"})
-_DEFAULT_NAME = "tensor"
+DEFAULT_NAME = "tensor"
 # Copies of a string tensor while its message is made: the strings, the message, and its bytes.
 _COPIES = 3
 
@@ -63,16 +63,7 @@ class _Handlers:
     async def list(self, request: web.Request) -> web.StreamResponse:
         """GET …/tensors: oldest first."""
         with self._session(request).in_use() as hosted:
-            described = (
-                {
-                    "handle": info.handle,
-                    "datatype": datatype_of(info.dtype),
-                    "shape": list(info.shape),
-                    "bytes": info.num_bytes,
-                }
-                for info in hosted.session.tensors.list()
-            )
-            return await self.door.send(request, value_pieces({"tensors": described}), bodies.JSON, in_thread=False)
+            return await self.door.send(request, tensor_pieces(hosted), bodies.JSON, in_thread=False)
 
     async def put(self, request: web.Request) -> web.Response:
         """POST …/tensors"""
@@ -82,7 +73,7 @@ class _Handlers:
             body = await bodies.read_body(request, self.server.config, self.server.body_budget)
             if bodies.is_protobuf(bodies.media_type(request)):
                 message = await bodies.read_message(proto.TensorProto, body, self.server.config.message_limits)
-                name = request.query.get("name", _DEFAULT_NAME)
+                name = request.query.get("name", DEFAULT_NAME)
                 value = await bodies.beside(len(body) * loop_budget.WIRE_NS, tensor_from_proto, message)
             else:
                 name, value = await bodies.beside(
@@ -96,12 +87,12 @@ class _Handlers:
         """GET …/tensors/{tensor}"""
         with self._session(request).in_use() as hosted:
             handle = request.match_info["tensor"]
-            value = _found(hosted.session.tensors.get, handle)
+            value = found_tensor(hosted.session.tensors.get, handle)
             dtype = dtypes.from_numpy(value.dtype)
             accepted = bodies.accepts(request)
             in_thread = not loop_budget.DEFAULT.allows(write_ns(value, binary=False))
             if any(map(bodies.is_protobuf, accepted)):
-                parts = _as_message(value, dtype, self.door.holding)
+                parts = message_pieces(value, self.door.holding)
                 return await self.door.send(request, parts, bodies.PROTOBUF, in_thread=in_thread)
             binary = bodies.OCTETS in accepted
             check_v2_form(handle, dtype, binary)
@@ -121,11 +112,25 @@ class _Handlers:
         """DELETE …/tensors/{tensor}"""
         with self._session(request).in_use() as hosted:
             handle = request.match_info["tensor"]
-            _found(hosted.session.tensors.delete, handle)
+            found_tensor(hosted.session.tensors.delete, handle)
             return web.Response(status=204)
 
 
-def _found(call: Callable[[str], Any], handle: str) -> Any:
+def tensor_pieces(hosted: HostedSession) -> Iterator[str]:
+    """The list of the tensors that a session keeps as JSON, in pieces."""
+    described = (
+        {
+            "handle": info.handle,
+            "datatype": datatype_of(info.dtype),
+            "shape": list(info.shape),
+            "bytes": info.num_bytes,
+        }
+        for info in hosted.session.tensors.list()
+    )
+    return value_pieces({"tensors": described})
+
+
+def found_tensor(call: Callable[[str], Any], handle: str) -> Any:
     """Return the result of a call with a handle; an unknown handle raises NotFoundError."""
     try:
         return call(handle)
@@ -136,14 +141,16 @@ def _found(call: Callable[[str], Any], handle: str) -> Any:
 def _read(body: TensorBody) -> tuple[str, Any]:
     """Return the first part of the handle that a tensor is to have, and the tensor."""
     fields = dict(body.fields)
-    name = fields.pop("name", _DEFAULT_NAME)
+    name = fields.pop("name", DEFAULT_NAME)
     if type(name) is not str:
         raise bodies.expected('"name" must be a string', name)
     body.fields = {"tensor": [fields]}
     return name, body.tensors("tensor", [name], [None])[0]
 
 
-def _as_message(value: Any, dtype: dtypes.DType, holding: Holding) -> Iterator[Part]:
+def message_pieces(value: Any, holding: Holding) -> Iterator[Part]:
+    """A tensor's message in pieces."""
+    dtype = dtypes.from_numpy(value.dtype)
     if dtype.size:
         yield from tensor_to_parts(value, dtype)
         return

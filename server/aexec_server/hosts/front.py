@@ -96,9 +96,9 @@ class _Router:
         return self._here if self._hosts.why_gone(handle) else self._hosts.models or self._here
 
     def _of_named(self, name: str) -> Upstream:
-        return self._of_model(name) or self._hosts.of_name(name) or self._here
+        return self.of_model(name) or self._hosts.of_name(name) or self._here
 
-    def _of_model(self, name: str) -> Upstream | None:
+    def of_model(self, name: str) -> Upstream | None:
         """The upstream that has the server's own session with this name, or None."""
         models = self._hosts.models
         if models is not None and ("@" in name or name in self._models or name in models.models):
@@ -111,7 +111,7 @@ class _Router:
             return self._here  # which refuses it
         query = dict(reversed(parse_qsl(request.target.partition(b"?")[2].decode("ascii"))))
         name = query.get("name")
-        of_model = None if name is None else self._of_model(name)
+        of_model = None if name is None else self.of_model(name)
         key = request.header(b"idempotency-key")
         return of_model or self._hosts.for_new(caller, name, key)
 
@@ -167,7 +167,7 @@ async def run_front(config: ServerConfig, stop: asyncio.Queue[int], on_ready: Ca
                 relay = Relay(gate, here, table, access_log=config.access_log)
                 await hosts.start()
                 try:
-                    async with _relaying_rpcs(app, hosts) as rpc:
+                    async with _relaying_rpcs(app, hosts, router) as rpc:
                         async with listening_to_clients(relay, table, config, app[SERVER].access) as address:
                             on_ready(address)
                             if rpc is not None:
@@ -182,7 +182,7 @@ async def run_front(config: ServerConfig, stop: asyncio.Queue[int], on_ready: Ca
 
 
 @contextlib.asynccontextmanager
-async def _relaying_rpcs(app: web.Application, hosts: Hosts) -> AsyncIterator[RpcServer | None]:
+async def _relaying_rpcs(app: web.Application, hosts: Hosts, router: _Router) -> AsyncIterator[RpcServer | None]:
     """Context manager: listen for gRPC, if that is configured, and pass calls on to hosts."""
     server = app[SERVER]
     if server.config.grpc_port is None:
@@ -193,7 +193,7 @@ async def _relaying_rpcs(app: web.Application, hosts: Hosts) -> AsyncIterator[Rp
     from aexec_server.rpc.rpc_server import RpcServer
     from aexec_server.rpc.services import all_methods
 
-    relay = RpcRelay(server, hosts, all_methods(server, app[RUN_HANDLERS]))
+    relay = RpcRelay(server, hosts, all_methods(server, app[RUN_HANDLERS]), router.of_model)
     rpc = RpcServer(server, relay.methods)
     try:
         await rpc.start()

@@ -11,38 +11,39 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 import grpc
-from google.protobuf.message import DecodeError
 
-from aexec import errors, proto
+from aexec import proto
 from aexec.errors import Code
-from aexec.hosting import wire_format
+from aexec.hosting import STATUS_DETAILS, read_status
 from aexec_server.clients.caller_header import CALLER_HEADER, caller_value
 from aexec_server.core.server_state import Server
 from aexec_server.hosts.hosts import Hosts
 from aexec_server.hosts.relay import Upstream
 from aexec_server.hosts.session_host import SessionHost
 from aexec_server.http import bodies
+from aexec_server.http.lost_handles import LostError
+from aexec_server.rpc.first_text import first_text
 from aexec_server.rpc.method import Call, Method
 from aexec_server.rpc.rpc_server import rpc_path
+from aexec_server.rpc.session_service import RUN_ID, SERVICE, TIMEOUT
 
 __all__ = ["RpcRelay"]
 
 _MASTER, _HEALTH, _REFLECTION = "tensorflow.MasterService", "grpc.health.v1.Health", "grpc.reflection."
-# Most fields of a request that are read: clients write the first field first, and many fields would block the event
-# loop.
-_LOOKED_AT = 16
-_FIRST_TEXT = 1 << 3 | wire_format.LENGTH
 _CALLER = CALLER_HEADER.lower()
-# Metadata of the client that names the trace of a call.
-_PASSED_ON = ("traceparent", "tracestate")
+# Of the client's metadata, what says to which trace a call belongs, and what belongs to a run.
+_PASSED_ON = ("traceparent", "tracestate", RUN_ID, TIMEOUT)
+# The most bytes of what hosts say of errors.
+_METADATA_BYTES = 2**16
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.max_metadata_size", _METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", _METADATA_BYTES),
 ]
 
 
@@ -53,13 +54,17 @@ class RpcRelay:
         server: the front's own state.
         hosts: the hosts.
         methods: the table of calls that the front itself can answer.
+        of_model: returns the process that has the server's own session with a name; None if there is none.
     """
 
-    def __init__(self, server: Server, hosts: Hosts, methods: list[Method]) -> None:
+    def __init__(
+        self, server: Server, hosts: Hosts, methods: list[Method], of_model: Callable[[str], Upstream | None]
+    ) -> None:
         assert server.config.caller_key is not None
         self._key = server.config.caller_key
         self._limits = server.config.message_limits
         self._hosts = hosts
+        self._of_model = of_model
         self._services = {method.service for method in methods}
         self._channels: dict[SessionHost, Any] = {}
         self.methods = [self._relayed(method) for method in methods]
@@ -116,18 +121,24 @@ class RpcRelay:
         """Return the host that answers a call; None for the front.  Raises OpError if the call is refused here."""
         method, hosts = call.method, self._hosts
         if method.service == _HEALTH:
-            name = _first_text(data)
+            name = first_text(data)
             return hosts.models if name and name not in self._services else None
-        if method.service != _MASTER:
+        if method.service not in (_MASTER, SERVICE):
             return hosts.models
         if method.name == "CreateSession":
-            return hosts.for_new(call.caller, None, None)
-        handle = _first_text(data)
+            return self._host_of_new(call, "" if method.service == _MASTER else first_text(data))
+        handle = first_text(data)
         host = hosts.of(handle) or hosts.of_name(handle)
         if host is None:
             return None if hosts.why_gone(handle) or not handle else hosts.models
         # For another client's session the front answers as if it did not exist.
         return host if not call.caller.name or call.caller.sees(host.client) or host is hosts.models else None
+
+    def _host_of_new(self, call: Call, name: str) -> SessionHost | None:
+        """The host for a new session, which has a name or ""."""
+        if name and (taken := self._of_model(name)) is not None:
+            return taken if isinstance(taken, SessionHost) else None  # which refuses it
+        return self._hosts.for_new(call.caller, name or None, None)
 
     async def _reset(self, call: Call, data: bytes) -> bytes:
         """Reset: closes the client's sessions in all hosts."""
@@ -181,21 +192,6 @@ def _as_own_errors() -> Iterator[None]:
     try:
         yield
     except grpc.aio.AioRpcError as error:
-        raise errors.from_code(Code(error.code().value[0]), error.details() or "") from None
-
-
-def _first_text(data: bytes) -> str:
-    """Return the handle of the session, or the name of the service, in the first field of a request; "" without one.
-
-    The name chooses the host.  The host reads the request itself, and answers only for sessions of its caller.
-
-    Raises:
-        InvalidArgumentError: the request is not a message.
-    """
-    try:
-        for tag, _, start, end in islice(wire_format.fields(data, 0, len(data)), _LOOKED_AT):
-            if tag == _FIRST_TEXT:
-                return data[start:end].decode()
-    except (DecodeError, IndexError, UnicodeDecodeError):
-        raise errors.InvalidArgumentError("The request is no message of its method's kind") from None
-    return ""
+        details = dict(error.trailing_metadata() or ()).get(STATUS_DETAILS)
+        told, reason = read_status(error.code().value[0], error.details() or "", details)
+        raise LostError(told.message, reason) if reason and told.code is Code.NOT_FOUND else told from None

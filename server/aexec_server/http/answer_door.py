@@ -62,6 +62,7 @@ class AnswerDoor:
     def __init__(self, config: ServerConfig, memory: MemoryAccount) -> None:
         self.shares = ClientShares("answers", "large answers that are being sent", config.max_answers)
         self._patience = config.slow_seconds
+        self._most = config.max_answer_bytes
         self._memory = memory
         self._turn = asyncio.Lock()
 
@@ -129,6 +130,28 @@ class AnswerDoor:
                 await self._write(response, request, first)
                 while not pieces.ended:
                     await self._write(response, request, await self._made(pieces, in_thread=in_thread))
+
+    async def whole(self, parts: Iterable[Part], *, in_thread: bool = True) -> tuple[bytes, object]:
+        """Join the parts of an answer that has to be one message.
+
+        Args:
+            parts, in_thread: as of `send`.
+
+        Returns:
+            The answer, and what counts its memory as long as it is kept.
+
+        Raises:
+            ResourceExhaustedError: it is larger than answers may be, or there is not enough memory.
+        """
+        pieces, made, counted, size = _Pieces(parts), [], [], 0
+        while not pieces.ended:
+            made.append(await self._made(pieces, in_thread=in_thread))
+            size += len(made[-1])
+            if size > self._most:
+                raise errors.ResourceExhaustedError(f"The answer would have more than {self._most} bytes, the limit")
+            if size > PIECE:
+                counted.append(_Reservation(self._memory, len(made[-1])))
+        return b"".join(made), counted
 
     async def _write(self, response: web.StreamResponse, request: web.Request, piece: bytes) -> None:
         async with taking(request.transport, self._patience):

@@ -49,6 +49,10 @@ class EarlyCancels:
             _, _, client = self._waiting.pop(key)
         self._waiting[key] = self._clock(), reason, client
 
+    def waits(self, key: str) -> bool:
+        """True if a cancellation waits for a run of this key."""
+        return key in self._waiting
+
     def take(self, key: str) -> str | None:
         """Remove the cancellation that waits for a run of this key, and return its reason; None if there is none."""
         if key not in self._waiting:

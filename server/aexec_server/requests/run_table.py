@@ -229,11 +229,16 @@ class RunTable:
         run = self.live[run_key(owner, run_id)] = Run(run_id, self._clock(), owner)
         return run
 
-    def add_ended(self, owner: str = "") -> str:
-        """Record a run that has ended, and return its new id."""
-        run_id = self._new_id(owner)
+    def add_ended(self, owner: str = "", run_id: str | None = None) -> str:
+        """Note a run that is over already, and return its id: a new one, or one that is `free`."""
+        run_id = self._new_id(owner) if run_id is None else run_id
         self._note_ended(run_key(owner, run_id), cancelled=False)
         return run_id
+
+    def free(self, owner: str, run_id: str) -> bool:
+        """True if no run of this id is in flight or traced, and none was cancelled before it began."""
+        key = run_key(owner, run_id)
+        return not (key in self.live or self._early_cancels.waits(key) or self.traces.find(key) is not None)
 
     def _new_id(self, owner: str) -> str:
         """Return an id that no run of the owner has that is in flight or has ended lately."""

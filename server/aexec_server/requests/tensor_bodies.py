@@ -27,7 +27,7 @@ from aexec_server.requests.run_request import (
 )
 from aexec_server.requests.run_response import Answer, tensors_answer
 
-__all__ = ["TensorBody", "TensorMessage", "check_form", "tensors_text", "wants_binary"]
+__all__ = ["TensorBody", "TensorMessage", "check_form", "ordered_tensors", "tensors_text", "wants_binary"]
 
 _JSON_LENGTH = istr("Inference-Header-Content-Length")
 
@@ -132,13 +132,22 @@ class TensorMessage:
 
     def tensors(self, member: str, names: Sequence[str], dtypes: Sequence[DType | None]) -> list[Any]:
         """Like `TensorBody.tensors`.  Types are checked later, where the tensors are used."""
-        if len(self._feeds) != len(names):
-            raise errors.InvalidArgumentError(f"There must be {len(names)} feeds, got {len(self._feeds)}")
-        if not any(feed.name for feed in self._feeds):
-            return [tensor_from_proto(feed.tensor) for feed in self._feeds]
-        by_name = {feed.name: feed.tensor for feed in self._feeds}
-        _check_names(by_name, names)
-        return [tensor_from_proto(by_name[name]) for name in names]
+        return ordered_tensors(self._feeds, names)
+
+
+def ordered_tensors(given: Sequence[proto.NamedTensorProto], names: Sequence[str]) -> list[Any]:
+    """The values of tensors in the order of these names.  Tensors without names are in that order already.
+
+    Raises:
+        InvalidArgumentError: there are others, or more, or fewer; a tensor is not valid.
+    """
+    if len(given) != len(names):
+        raise errors.InvalidArgumentError(f"There must be {len(names)} feeds, got {len(given)}")
+    if not any(named.name for named in given):
+        return [tensor_from_proto(named.tensor) for named in given]
+    by_name = {named.name: named.tensor for named in given}
+    _check_names(by_name, names)
+    return [tensor_from_proto(by_name[name]) for name in names]
 
 
 def _check_names(given: Mapping[str, Any], names: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 
 from aexec import errors
 from aexec.errors import Code
+from aexec.hosting import STATUS_DETAILS
 from aexec_server.clients.caller_header import CALLER_HEADER
 from aexec_server.clients.callers import ANYONE, Scope
 from aexec_server.core.access_log import log_access
@@ -26,7 +27,7 @@ from aexec_server.http import bodies
 from aexec_server.http.error_responses import public_error
 from aexec_server.rpc.method import Call, Method
 from aexec_server.rpc.peer import host_of
-from aexec_server.rpc.rpc_status import status_message
+from aexec_server.rpc.rpc_status import error_details, status_message
 from aexec_server.rpc.unsent_answers import UnsentAnswers
 from aexec_server.settings.trusted_proxies import FORWARDED_FOR, TrustedProxies
 from aexec_server.watching.trace_context import TRACERESPONSE
@@ -80,7 +81,7 @@ class Door:
                             async for response in responses:
                                 yield response
                 except errors.OpError as error:
-                    await self._abort(context, error)
+                    await self._abort(call, context, error)
 
             return stream
 
@@ -92,13 +93,15 @@ class Door:
                     self._unsent.count(call, len(response))
                     return response
             except errors.OpError as error:
-                await self._abort(context, error)
+                await self._abort(call, context, error)
                 raise
 
         return unary
 
-    async def _abort(self, context: Context, error: errors.OpError) -> None:
+    async def _abort(self, call: Call, context: Context, error: errors.OpError) -> None:
         """End a call with the status of an error: always raises."""
+        if call.method.details:
+            context.set_trailing_metadata((*_trailing(call), (STATUS_DETAILS, error_details(error))))
         await context.abort(self._grpc_code(error.code), status_message(error))
 
     async def _response(self, call: Call, data: Any) -> bytes:
@@ -190,8 +193,13 @@ def _new_call(method: Method, context: Context, proxies: TrustedProxies) -> Call
         lambda ended: context.add_done_callback(lambda _: ended()),
     )
     if call.has_trace:
-        context.set_trailing_metadata(((_TRACERESPONSE, str(call.trace)),))
+        context.set_trailing_metadata(_trailing(call))
     return call
+
+
+def _trailing(call: Call) -> tuple[tuple[str, str], ...]:
+    """The trailing metadata of every call."""
+    return ((_TRACERESPONSE, str(call.trace)),) if call.has_trace else ()
 
 
 class _Recorded:

@@ -8,7 +8,6 @@ clients then make a new one.  Callables are in `rpc_callables.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import NoReturn
 from weakref import WeakSet
 
@@ -20,13 +19,9 @@ from aexec_server.core.server_state import Server
 from aexec_server.handlers.partial_runs import asked_by_setup
 from aexec_server.handlers.runs import RunHandlers
 from aexec_server.http import bodies
-from aexec_server.http.error_responses import public_error
-from aexec_server.protocols.large_tensors import run_step_apart
-from aexec_server.requests import protobuf
-from aexec_server.requests.run_response import is_soon_written, message_answer
-from aexec_server.requests.run_table import Run
 from aexec_server.rpc.method import Call, Method
 from aexec_server.rpc.rpc_callables import RpcCallables
+from aexec_server.rpc.rpc_run_steps import RpcRunSteps
 from aexec_server.sessions.store import HostedSession, NewSession
 
 __all__ = ["master_methods"]
@@ -80,7 +75,7 @@ class _Master:
         self._sessions = server.sessions
         self._limits = server.config.message_limits
         self._runs = runs
-        self._served = runs.served
+        self._steps = RpcRunSteps(server, runs, self._session)
         self._made: WeakSet[HostedSession] = WeakSet()
         self.callables = RpcCallables(server, runs.served, self._session)
 
@@ -157,50 +152,8 @@ class _Master:
     # Runs
 
     async def run_step(self, call: Call, data: bytes) -> bytes:
-        """RunStep: executes a run, or a part of a partial run; if asked for, errors are in the response."""
-        message = protobuf.parse_small_run(data)
-        contents: Mapping[int, memoryview] = {}
-        if message is None:
-            rest, contents = run_step_apart(data)
-            message = await bodies.read_message(proto.RunStepRequest, rest, self._limits)
-        try:
-            return await self._run(call, message, contents, len(data) - sum(map(len, contents.values())))
-        except errors.OpError as error:
-            if not message.store_errors_in_response_body:
-                raise
-            return protobuf.error_in_response(public_error(error, "RunStep by gRPC")).SerializeToString()
-
-    async def _run(
-        self, call: Call, message: proto.RunStepRequest, contents: Mapping[int, memoryview], size: int
-    ) -> bytes:
-        """Execute the run in a message, of which `size` bytes are still to be decoded."""
-        hosted = self._session(message.session_handle, call)
-        asked = await bodies.beside(size * loop_budget.WIRE_NS, protobuf.read_run_step, message, contents)
-        if message.partial_run_handle:
-            answer, counted = await self._runs.partial_runs.rpc_part(
-                hosted, call.caller, message.partial_run_handle, asked, size
-            )
-            call.keep_until_sent(counted)
-            return answer
-        execution = self._served.execution
-        with hosted.in_use():
-            # If many come at once, only some are run in each turn of the loop.
-            await self._served.turns.take_turn(asyncio.get_running_loop())
-        deadline = execution.deadline(hosted.session, asked, call.arrival, call.timeout)
-        begun = self._served.begin_at_once(hosted, call.caller, asked, deadline)
-        if begun is not None and begun.rest is None and is_soon_written(asked, begun.values):
-            call.run_id = hosted.runs.add_ended(hosted.runs_owner(call.caller))
-            written, _ = message_answer(call.run_id, asked, begun.served, begun.values, None)
-            execution.passed(hosted, call.run_id, call.seconds)
-            return bytes(written)
-
-        async def work(run: Run) -> bytes:
-            call.run_id = run.id
-            answer, _ = await execution.execute(hosted, run, asked, size, call.arrival, message_answer)
-            call.keep_until_sent(run.held)
-            return bytes(answer)
-
-        return await self._served.serve(hosted, call.caller, call.arrival, call.timeout, work, call.trace_id, begun)
+        """RunStep: a run, or a part of a partial run; errors are in the response for who asks for that."""
+        return await self._steps.answer(call, data)
 
     async def set_up(self, call: Call, request: proto.PartialRunSetupRequest) -> proto.PartialRunSetupResponse:
         """PartialRunSetup: starts a step that is fed and fetched by several calls of RunStep."""

@@ -116,6 +116,7 @@ class Method:
         response_streams: True if the server sends any number of responses.
         encoded: True if `answer` takes the request's bytes.
         traced: True if its calls have spans; False for health checks and the like.
+        details: True if trailing metadata tells more of an error, as aexec's own clients read it.
     """
 
     path: str
@@ -127,6 +128,7 @@ class Method:
     response_streams: bool = False
     encoded: bool = False
     traced: bool = True
+    details: bool = False
 
     @property
     def service(self) -> str:

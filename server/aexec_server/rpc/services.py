@@ -11,6 +11,7 @@ from aexec_server.rpc.method import Method
 from aexec_server.rpc.model_service import model_methods
 from aexec_server.rpc.prediction_service import prediction_methods
 from aexec_server.rpc.reflection_service import reflection_methods
+from aexec_server.rpc.session_service import session_methods
 
 __all__ = ["all_methods"]
 
@@ -23,6 +24,7 @@ def all_methods(server: Server, runs: RunHandlers) -> list[Method]:
     """
     calls = [
         *master_methods(server, runs),
+        *session_methods(server, runs),
         *prediction_methods(server, runs),
         *model_methods(server),
         *inference_methods(server, runs),
