@@ -106,12 +106,13 @@ class Varying(Broadcast):
 
 
 def broadcast_elements(inputs: Sequence[Any]) -> int:
-    """The number of elements that arrays broadcast to; of the largest if they do not broadcast."""
+    """The number of elements that arrays broadcast to; of the largest if they do not broadcast, or to none."""
     first = inputs[0].shape
     if all(value.shape == first for value in inputs):
         return int(inputs[0].size)
     sizes = [max(dims) if min(dims) else 0 for dims in zip_longest(*[x.shape[::-1] for x in inputs], fillvalue=1)]
-    return math.prod(sizes)
+    # A kernel may convert its inputs before it finds that there is nothing to do.
+    return math.prod(sizes) or max(int(value.size) for value in inputs)
 
 
 def outgrow(first: Any, second: Any, most: int) -> bool:

@@ -48,10 +48,13 @@ class KeptMemory:
 
     Args:
         account: the session's account.
+        arrays: False if the account counts arrays by itself, because every call is counted.  This object then counts
+            only what resources take besides arrays: entries of tables, and the rows of a batch that is cut.
     """
 
-    def __init__(self, account: MemoryAccount) -> None:
+    def __init__(self, account: MemoryAccount, *, arrays: bool = True) -> None:
         self._account = account
+        self._arrays = arrays
         self._lock = threading.RLock()
         # By the id of the array that owns the memory.
         self._kept: dict[int, _Kept] = {}
@@ -70,6 +73,8 @@ class KeptMemory:
         Raises:
             ResourceExhaustedError: they exceed the limit; then none is counted.
         """
+        if not self._arrays and not rows:
+            return
         with self._lock:
             new, size = self._new(tensors, rows)
             try:
@@ -80,6 +85,8 @@ class KeptMemory:
 
     def note(self, tensors: Iterable[Any]) -> None:
         """Like `keep`, for tensors that exist already and are not refused."""
+        if not self._arrays:
+            return
         with self._lock:
             new, size = self._new(tensors)
             used = self._used + size
@@ -145,9 +152,13 @@ class KeptMemory:
                 continue
             owner = tensor if tensor.base is None else buffer_of(tensor)
             key = id(owner)
-            if key in self._kept or key in new or type(owner) is not np.ndarray or self._account.knows(owner):
+            if key in self._kept or key in new or type(owner) is not np.ndarray:
                 continue
-            size = _ARRAY_BYTES + memory_bytes(owner) + rows * _ROW_BYTES
+            size = rows * _ROW_BYTES
+            if self._arrays:
+                if self._account.knows(owner):
+                    continue
+                size += _ARRAY_BYTES + memory_bytes(owner)
             new[key] = owner, size
             total += size
         return new, total

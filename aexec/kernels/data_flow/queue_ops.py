@@ -15,7 +15,6 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.memory.allocator import announce
 from aexec.framework.memory.memory import available_memory
 from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.framework.state.ref_cell import RefCell
@@ -176,8 +175,6 @@ def _enqueue(many: bool) -> Builder:
             del components
             nanoseconds = max(keeping_ns(inputs, positions), CUT_NS * rows if many else 0.0)
             if not current_budget().allows(nanoseconds):
-                if many:
-                    _check_memory(rows * (len(inputs) - 1))
                 return _copy_then_put(context, queue, inputs, positions, many)
             copy_shared(inputs, positions)
             return put(queue, tuple(inputs[1:]))
@@ -188,8 +185,7 @@ def _enqueue(many: bool) -> Builder:
 
 
 def _check_memory(cut: int) -> None:
-    """Rows may be many although they have no bytes: after cutting, each is an object, which is announced."""
-    announce(cut * _ROW_BYTES)
+    """Rows may be many although they have no bytes: after cutting, each is an object."""
     if cut * _ROW_BYTES > _UNCHECKED_BYTES and cut * _ROW_BYTES > available_memory():
         raise errors.ResourceExhaustedError(f"OOM when cutting a batch into {cut} rows")
 
@@ -199,6 +195,7 @@ async def _copy_then_put(
 ) -> None:
     def prepare() -> list[Element]:
         rows = inputs[1].shape[0] if many else 0
+        _check_memory(rows * (len(inputs) - 1))
         copy_and_count(inputs, positions, queue.kept, rows)
         return cut(inputs[1:]) if many else [tuple(inputs[1:])]
 

@@ -21,7 +21,7 @@ from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import shape_text
 from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.common.allocation import allocator
-from aexec.kernels.common.strings import string_cost, values_of
+from aexec.kernels.common.strings import elements_of, string_cost, values_of
 from aexec.kernels.parsing import example_records as example
 
 __all__: list[str] = []
@@ -284,7 +284,11 @@ def _flattened(outputs: tuple[list[Any], ...], *, with_lengths: bool = True) -> 
     )
 
 
-@kernel("ParseSingleSequenceExample", cost=_COST)
+def _cost_with_names(serialized: Any, assumed_empty: Any, *inputs: Any) -> float:
+    return _COST(serialized) + example.KEY_NS * float(assumed_empty.size)
+
+
+@kernel("ParseSingleSequenceExample", cost=_cost_with_names)
 def parse_single_sequence_example(c: OpKernelConstruction) -> Compute:
     """Parses one SequenceExample; the keys are inputs."""
     parser = _Parser(c, is_batch=False)
@@ -319,7 +323,7 @@ def parse_single_sequence_example(c: OpKernelConstruction) -> Compute:
         )
         data = serialized.item()
         # The first of a vector of names is used.
-        name = example.printable(next(iter(values_of(inputs[-1])), b""))
+        name = example.printable(next(iter(elements_of(inputs[-1])), b""))
         complaint = f"Could not parse example input, value: '{example.printable(data)}'"
         one = _Example(data, name, complaint, shows_feature=True)
         return _flattened(_of_one(parser.outputs([one], wanted, defaults)), with_lengths=False)

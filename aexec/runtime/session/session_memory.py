@@ -27,8 +27,8 @@ class SessionMemory:
     Attributes:
         account: the session's account; None if nothing is limited.
         is_exact: True if the memory of each kernel call is counted.
-        kept: counts the bytes that the session's resources keep; None if exact counting covers them, or no limit is
-            set.
+        kept: counts the bytes that the session's resources keep; where each call is counted, only what they take
+            besides arrays.  None if no limit is set.
     """
 
     def __init__(self, config: SessionConfig) -> None:
@@ -42,7 +42,7 @@ class SessionMemory:
         )
         self._expectations = None if self.account is None else Expectations()
         self.is_exact = bool(limits) and min(limits) < EXACT_BELOW
-        self.kept = None if self.is_exact or self.account is None else KeptMemory(self.account)
+        self.kept = None if self.account is None else KeptMemory(self.account, arrays=not self.is_exact)
 
     def close(self) -> None:
         """Called when the session has closed: stop counting."""

@@ -293,6 +293,25 @@ async def test_variables_count_in_the_session() -> None:
         assert len(await limited.run("read:0")) == 10
 
 
+async def test_table_entries_and_cut_rows_count_where_each_call_is_counted() -> None:
+    """They are no arrays: objects in a dict, and views without elements."""
+    many = 10_000
+    with aexec.Graph() as graph:
+        table = ops.mutable_hash_table_v2(key_dtype="int64", value_dtype="int32", name="table")
+        keys = aexec.constant(np.arange(many))
+        ops.lookup_table_insert_v2(table, keys, aexec.constant(np.zeros(many, np.int32)), name="insert")
+        queue = ops.fifo_queue_v2(component_types=["float32"], shapes=[[0]], name="queue")
+        ops.queue_enqueue_many_v2(queue, [aexec.constant(np.zeros((many, 0), np.float32))], name="put")
+        ops.queue_dequeue_many_v2(queue, many, component_types=["float32"], name="take")
+    async with session(graph, session_bytes=100 * MB) as limited:
+        for target in ("insert", "put"):
+            before = limited.statistics().bytes_in_use
+            await limited.run([], targets=[target])
+            assert limited.statistics().bytes_in_use > before + 100 * many
+        await limited.run([], targets=["take"])
+        await until(lambda: limited.statistics().bytes_in_use < 400 * many)
+
+
 def folded() -> aexec.Graph:
     """A sum of constants that takes 2 MiB, and repeats one number."""
     with aexec.Graph() as graph:
