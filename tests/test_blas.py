@@ -47,13 +47,13 @@ def test_choice_goes_to_the_environment() -> None:
 
 
 @pytest.mark.parametrize("given", ["Haswell", ""])
-def test_what_the_user_set_stays(given: str) -> None:
+def test_settings_of_the_user_stay(given: str) -> None:
     environ = {blas.VARIABLE: given}
     assert blas._choose(environ, AVX512, loaded=False) is None
     assert environ == {blas.VARIABLE: given}
 
 
-def test_nothing_is_chosen_too_late_or_without_need() -> None:
+def test_threads_are_not_chosen_too_late_or_without_need() -> None:
     environ: dict[str, str] = {}
     assert blas._choose(environ, AVX512, loaded=True) is None
     assert blas._choose(environ, AVX512[:2], loaded=False) is None

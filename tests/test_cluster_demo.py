@@ -37,7 +37,7 @@ async def test_replicas_in_rounds_have_the_losses_of_one_process_although_one_di
 
 @pytest.mark.soak
 @pytest.mark.parametrize("protocol", ["tcp", "tls"])
-def test_on_a_cluster_of_processes(protocol: str, tmp_path: Path) -> None:
+def test_demo_runs_on_a_cluster_of_processes(protocol: str, tmp_path: Path) -> None:
     command = [sys.executable, "scripts/cluster_demo.py", "--steps", "30"]
     if protocol == "tls":
         command += certified(tmp_path)

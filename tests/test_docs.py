@@ -142,11 +142,11 @@ class TestExamples:
         return examples(tmp_path / "page.md")[0]
 
     @pytest.mark.parametrize("after", ["", "So it is.\n\n```text\n1\n```\n", "```python\nprint(2)\n```\n"])
-    def test_one_without_output_is_refused(self, tmp_path: Path, after: str) -> None:
+    def test_example_without_output_is_refused(self, tmp_path: Path, after: str) -> None:
         example = self.example(tmp_path, f"```python\nprint(1)\n```\n{after}")
         assert "page.md:1: no block of `text`" in example.complaint()
 
-    def test_one_that_may_print_anything_is_refused(self, tmp_path: Path) -> None:
+    def test_example_that_may_print_anything_is_refused(self, tmp_path: Path) -> None:
         example = self.example(tmp_path, "```sh\nls\n```\n\n```text\n...\n```\n")
         assert "is said to be anything" in example.complaint()
 
@@ -166,7 +166,7 @@ class TestExamples:
             ("import warnings\nwarnings.warn('old')", "failed with 1"),
         ],
     )
-    def test_what_it_prints_is_compared(
+    def test_output_of_an_example_is_compared(
         self, tmp_path: Path, source: str, complaint: str, scripts: ForkedScripts
     ) -> None:
         (tmp_path / "page.md").write_text(f"```python\n{source}\n```\n\n```text\na\nb ...7\n```\n")

@@ -63,7 +63,7 @@ def session(embedding: Embedding) -> Iterator[int]:
 
 
 class TestSessions:
-    def test_from_nothing(self, embedding: Embedding) -> None:
+    def test_session_without_a_graph(self, embedding: Embedding) -> None:
         session = opened(embedding.new_session())
         with aexec.Graph() as more:
             aexec.constant(3.0, name="c")
@@ -95,7 +95,7 @@ class TestSessions:
         assert embedding.new_session(b"", refused.SerializeToString())[0].code == Code.UNIMPLEMENTED
 
     @pytest.mark.parametrize("wrong", [b"\xff\xff", "text", None, 3])
-    def test_what_is_no_message(self, embedding: Embedding, session: int, wrong: Any) -> None:
+    def test_invalid_message_is_refused(self, embedding: Embedding, session: int, wrong: Any) -> None:
         """It is refused, whatever it is and wherever it comes."""
         for status in (
             embedding.new_session(wrong or b"\xff")[0],

@@ -77,7 +77,7 @@ def test_bytes_that_are_no_graph(program: Path, tmp_path: Path) -> None:
     assert done.returncode == 1 and done.stderr.startswith("new session: code 3: ")
 
 
-def test_where_aexec_is_not_installed(program: Path, tmp_path: Path) -> None:
+def test_missing_installation_is_reported(program: Path, tmp_path: Path) -> None:
     """It is no success."""
     (tmp_path / "graph.pb").write_bytes(b"")
     done = run(program, str(tmp_path / "graph.pb"), path=str(tmp_path))

@@ -20,7 +20,7 @@ from tests.test_sources import doubling, write_model
 
 
 class TestOpening:
-    async def test_whatever_holds_a_graph(self, tmp_path: Path) -> None:
+    async def test_every_holder_of_a_graph_opens(self, tmp_path: Path) -> None:
         graph = doubling()
         (tmp_path / "g.pb").write_bytes(graph.to_bytes())
         (tmp_path / "g.pbtxt").write_text(graph.to_text())
@@ -40,7 +40,7 @@ class TestOpening:
                 assert isinstance(session, aexec.Session)
                 assert (await session.run("y:0", {"x:0": [1.0, 2.0]})).tolist() == [2, 4]
 
-    async def test_it_can_be_awaited(self, tmp_path: Path) -> None:
+    async def test_opening_can_be_awaited(self, tmp_path: Path) -> None:
         (tmp_path / "g.pb").write_bytes(doubling().to_bytes())
         for source in (doubling(), tmp_path / "g.pb"):
             session = await aexec.Session(source)

@@ -55,14 +55,14 @@ def test_part_that_there_is_not_is_refused() -> None:
 
 
 @pytest.mark.skipif(find_spec("cupy") is not None, reason="CuPy is installed")
-def test_without_cupy_it_says_so() -> None:
+def test_missing_cupy_is_reported() -> None:
     done = check()
     assert done.returncode == 1
     assert "GPUs need CuPy: install aexec[cuda12] or aexec[cuda13]" in done.stderr
 
 
 @pytest.mark.skipif(find_spec("cupy") is not None or which("nvidia-smi") is not None, reason="there may be a GPU")
-def test_without_a_gpu_the_command_says_what_can_be_tried() -> None:
+def test_missing_gpu_is_reported_with_what_can_be_tried() -> None:
     done = subprocess.run([str(ROOT / "scripts" / "gpu-check")], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "No GPU: nvidia-smi finds none. scripts/gpu-check --stand-in tries everything but the GPU." in done.stderr

@@ -116,7 +116,7 @@ async def test_shapes_that_are_not_known_are_checked_when_the_graph_runs() -> No
             await session.run(loss, {weights: np.ones((3, 3), np.float32)})
 
 
-def test_what_is_refused() -> None:
+def test_invalid_losses_are_refused() -> None:
     with aexec.Graph():
         with pytest.raises(errors.InvalidArgumentError, match="no loss in the collections"):
             losses.get_total_loss()

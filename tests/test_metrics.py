@@ -67,7 +67,7 @@ async def test_tensorflows_values(case: str) -> None:
     np.testing.assert_allclose(np.concatenate([np.ravel(f) for f in found]), RECORDED[case], rtol=2e-6, atol=1e-6)
 
 
-def test_what_they_keep_is_local() -> None:
+def test_variables_of_metrics_are_local() -> None:
     with aexec.Graph() as graph:
         value, update = metrics.accuracy([1], [1], metrics_collections=["values"], updates_collections=["updates"])
         metrics.precision([True], [False])
@@ -85,7 +85,7 @@ def test_what_they_keep_is_local() -> None:
     ]
 
 
-def test_what_is_refused() -> None:
+def test_invalid_metrics_are_refused() -> None:
     with aexec.Graph():
         with pytest.raises(errors.InvalidArgumentError, match="are incompatible"):
             metrics.accuracy([1, 2], [1])

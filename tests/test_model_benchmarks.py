@@ -153,7 +153,7 @@ async def test_contenders_take_turns_and_are_closed(contend: Callable[..., Any])
     assert ours.closed and theirs.closed
 
 
-async def test_who_fails_or_cannot_is_left_out(contend: Callable[..., Any]) -> None:
+async def test_failing_contender_is_left_out(contend: Callable[..., Any]) -> None:
     measured = await contend(
         aexec=Fixed(),
         numpy=Fixed(error=contenders.UnsuitedError()),
@@ -228,7 +228,7 @@ async def test_steps_at_once_have_latencies() -> None:
     assert found.throughput > 0
 
 
-async def test_who_must_not_be_given_a_model_is_not(contend: Callable[..., Any]) -> None:
+async def test_excluded_contender_is_not_given_the_model(contend: Callable[..., Any]) -> None:
     kept_out = Fixed()
     model = dataclasses.replace(SMALL["chain-1"], not_for=frozenset({"openvino"}))
     measured = await contend(model, aexec=Fixed(), openvino=kept_out)

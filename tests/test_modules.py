@@ -274,7 +274,7 @@ def used_by_readers(parsed: dict[str, Module]) -> set[tuple[str, str]]:
     return found
 
 
-def test_what_other_modules_use_is_listed(parsed: dict[str, Module], used_by_programs: set[tuple[str, str]]) -> None:
+def test_names_used_by_other_modules_are_listed(parsed: dict[str, Module], used_by_programs: set[tuple[str, str]]) -> None:
     missing = {
         f"{name}.{public}"
         for name, module in parsed.items()
@@ -285,7 +285,7 @@ def test_what_other_modules_use_is_listed(parsed: dict[str, Module], used_by_pro
     assert not missing, "used by other modules, but not in __all__: " + ", ".join(sorted(missing))
 
 
-def test_what_is_listed_is_there_and_used(
+def test_listed_names_exist_and_are_used(
     parsed: dict[str, Module], used_by_programs: set[tuple[str, str]], used_by_readers: set[tuple[str, str]]
 ) -> None:
     wrong = set()

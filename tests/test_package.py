@@ -81,7 +81,7 @@ print(len(seen) // 2 <= 3, gc.isenabled(), gc.get_freeze_count())  # else some f
     assert run_python(code).strip() == f"True {enabled} 0"
 
 
-def test_what_the_command_imports_is_not_looked_through() -> None:
+def test_imports_of_the_command_are_not_collected() -> None:
     code = """
 import gc, sys
 from aexec.cli import main

@@ -134,7 +134,7 @@ class TestChangelog:
         assert re.fullmatch(rf"[a-z0-9]+(-[a-z0-9]+)*\.({kinds})\.md", path.name)
         assert path.read_text("utf-8").strip()
 
-    def test_it_has_each_of_them(self) -> None:
+    def test_changelog_has_every_fragment(self) -> None:
         done = subprocess.run(
             [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "9.8.7"],
             capture_output=True,

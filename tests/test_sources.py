@@ -82,7 +82,7 @@ class TestLoading:
         loaded = aexec.load(TensorFlowGraph())
         assert isinstance(loaded, aexec.Graph) and "y" in loaded
 
-    def test_what_is_loaded_is_given_back(self, tmp_path: Path) -> None:
+    def test_loaded_graph_is_returned(self, tmp_path: Path) -> None:
         for source in (doubling(), MetaGraph(doubling()), aexec.load(write_model(tmp_path / "model"))):
             assert aexec.load(source) is source
 
@@ -127,7 +127,7 @@ NAMES = {
 
 class TestRefusals:
     @pytest.mark.parametrize("name", NAMES)
-    def test_by_name(self, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_refusals_name_the_source(self, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
         path = tmp_path / name
         with pytest.raises(errors.NotFoundError, match="No such file"):
             aexec.load(path)
