@@ -16,7 +16,7 @@ from aexec.control_flow.structure import leaves_of, pack
 from aexec.framework import dtypes, errors
 from aexec.framework.op_contract.gradient_registry import global_registry
 from aexec.graph.nodes.node import Tensor
-from aexec.graph.op_functions import convert_to_tensor, create_node
+from aexec.graph.op_functions import convert_to_tensor, create_node, require_graph
 from aexec.graph.tensor_proxy import TensorProxy
 
 __all__ = ["custom_gradient"]
@@ -66,7 +66,9 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
             result, gradient = made
             tensors = [convert_to_tensor(leaf) for leaf in leaves_of(result)]
             name = f"CustomGradient-{next(_numbers)}"
-            global_registry.register(name, _registered(gradient, len(tensors), len(outside)))
+            own = _registered(gradient, len(tensors), len(outside))
+            global_registry.register_weakly(name, own)
+            require_graph().outermost.build_state.gradient_functions.append(own)
             with gradient_override_map({"IdentityN": name}):
                 node = create_node("IdentityN", {"input": [*tensors, *outside]}, {})
             return pack(result, list(node.outputs[: len(tensors)]))

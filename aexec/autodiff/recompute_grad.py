@@ -8,15 +8,14 @@ read: `custom_gradient.py`.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from aexec import ops
 from aexec.autodiff.gradients import gradients_in_body, is_differentiable
-from aexec.client.building import control_dependencies, gradient_override_map, name_scope
+from aexec.client.building import attr_scope, control_dependencies, gradient_override_map, name_scope
 from aexec.control_flow.structure import leaves_of, pack
-from aexec.framework.op_contract.gradient_registry import global_registry
+from aexec.framework.op_contract.gradient_registry import gradient
 from aexec.graph.func_graph import copy_nodes
 from aexec.graph.graph import Graph
 from aexec.graph.nodes.control_flow import ENTER, EXECUTOR_OPS, SWITCH
@@ -25,7 +24,9 @@ from aexec.graph.op_functions import convert_to_tensor, create_node, require_gra
 
 __all__ = ["recompute_grad"]
 
-_numbers = itertools.count()
+_GRADIENT = "RecomputeGrad"
+# Attr of an IdentityN with that gradient: the number of the function's results; its further inputs are what they use.
+_RESULTS = "_recomputed_results"
 # Stateful ops that may run again: they read, or make what only the function's own nodes use.
 _REPEATABLE = frozenset(
     "ReadVariableOp ResourceGather ResourceGatherNd VariableShape TensorArray TensorArrayV2 TensorArrayV3".split()
@@ -58,13 +59,26 @@ def recompute_grad(function: Callable[..., Any]) -> Callable[..., Any]:
             repeated = _Repeated(graph, first, tensors)
             if not repeated.is_possible:
                 return pack(result, tensors)
-            name = f"RecomputeGrad-{next(_numbers)}"
-            global_registry.register(name, repeated.gradient)
-            with gradient_override_map({"IdentityN": name}):
+            with gradient_override_map({"IdentityN": _GRADIENT}), attr_scope({_RESULTS: len(tensors)}):
                 node = create_node("IdentityN", {"input": [*tensors, *repeated.uses]}, {})
+            graph.build_state.gradients_of_nodes[node.id] = repeated.gradient
             return pack(result, list(node.outputs[: len(tensors)]))
 
     return called
+
+
+@gradient(_GRADIENT)
+def _recomputed(op: Any, *grads: Tensor | None) -> Any:
+    """The gradients of an IdentityN that `recompute_grad` has made.
+
+    In a copy of the graph or of a function's body, the nodes there are the function's, and gradients go on through
+    them.
+    """
+    own = op.node.graph.build_state.gradients_of_nodes.get(op.node.id)
+    if own is not None:
+        return own(op, *grads)
+    count = op.node.attrs[_RESULTS]
+    return [*grads[:count], *[None] * (len(grads) - count)]
 
 
 class _Repeated:
@@ -127,9 +141,6 @@ class _Repeated:
     def gradient(self, op: Any, *grads: Tensor | None) -> list[Any]:
         """The gradients of an IdentityN of the results and their inputs: all flow to the inputs."""
         count = len(self._results)
-        if op.node.graph is not self._graph:
-            # In a copy of a function's body, the nodes there are the function's.
-            return [*grads[:count], *[None] * len(self.uses)]
         arrived = [(y, grad) for y, grad in zip(self._results, grads, strict=False) if grad is not None]
         with control_dependencies([grad.node for _, grad in arrived]):
             gate = create_node("NoOp", {}, {})

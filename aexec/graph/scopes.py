@@ -78,6 +78,9 @@ class BuildState:
         seedless: number of random ops without a seed of their own that have used the graph's.
         context: the branch or loop that is being built, or None.
         contexts: id of a node → the branch or loop that it was built in.
+        gradients_of_nodes: id of a node → the gradient function that only this node has.
+        gradient_functions: the gradient functions that nodes of this graph, or of bodies of its functions, name.  They
+            live as long as the graph; the registry does not keep them.
     """
 
     def __init__(self, graph: NodeTable) -> None:
@@ -92,6 +95,8 @@ class BuildState:
         self._colocation: list[Node] = []
         self.context: ControlFlowContext | None = None
         self.contexts: dict[int, ControlFlowContext] = {}
+        self.gradients_of_nodes: dict[int, Callable[..., Any]] = {}
+        self.gradient_functions: list[Callable[..., Any]] = []
         self._gradients: list[Mapping[str, str]] = []
         self._attrs: dict[str, Any] = {}
         self._container = ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 import aexec
 import aexec.compat.v1 as tf
 from aexec import ops
+from aexec.framework.op_contract.gradient_registry import global_registry
 
 _calls: list[int] = []
 START = np.array([1.5, 0.5])
@@ -30,6 +33,11 @@ def no_calls_yet() -> None:
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
+
+
+def _with_own_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with a gradient of its own."""
+    return aexec.custom_gradient(lambda x: (function(x), lambda upstream: upstream * x))
 
 
 def _dropped(x: Any) -> Any:
@@ -141,3 +149,34 @@ def test_variables_made_inside_are_made_once() -> None:
     grads = tf.gradients(y, [x, *tf.trainable_variables()])
     assert [variable.name for variable in tf.trainable_variables()] == ["scope/dense/kernel:0", "scope/dense/bias:0"]
     assert [grad.shape.as_list() for grad in grads] == [[None, 3], [3, 4], [4]]
+
+
+@pytest.mark.parametrize("wrap", [aexec.recompute_grad, _with_own_gradient], ids=["recompute", "custom"])
+@pytest.mark.parametrize("in_function", [False, True])
+def test_graph_is_freed_with_its_gradients(wrap: Callable[..., Any], in_function: bool) -> None:
+    def build() -> weakref.ref[aexec.Graph]:
+        with aexec.Graph() as graph:
+            x = aexec.placeholder("float64", [2])
+            layer = wrap(lambda h: ops.tanh(h))
+            aexec.gradients(aexec.function(layer)(x) if in_function else layer(x), x)
+        return weakref.ref(graph)
+
+    build()  # what is imported and kept at the first use
+    gc.collect()
+    names = set(global_registry._functions)
+    graph = build()
+    gc.collect()
+    assert graph() is None
+    assert set(global_registry._functions) == names and not global_registry._weak
+
+
+async def test_gradient_of_an_imported_graph_flows_through_the_nodes() -> None:
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float64", [2], name="x")
+        ops.identity(aexec.recompute_grad(lambda h: ops.exp(ops.sin(h)))(x), name="y")
+    with aexec.Graph.from_graph_def(graph.to_graph_def()) as copy:
+        x, y = copy.get_tensor_by_name("x:0"), copy.get_tensor_by_name("y:0")
+        (grad,) = aexec.gradients(y, [x])
+    async with aexec.Session(copy) as session:
+        found = await session.run(grad, {x: FEEDS[0]})
+    np.testing.assert_allclose(found, np.exp(np.sin(FEEDS[0])) * np.cos(FEEDS[0]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from aexec.framework import errors
 from aexec.framework.first_use import FirstUse
@@ -27,6 +28,7 @@ class GradientRegistry:
 
     def __init__(self) -> None:
         self._functions: dict[str, GradientFunction | None] = {}
+        self._weak: WeakValueDictionary[str, GradientFunction] = WeakValueDictionary()
         self._taking_rows: set[str] = set()
         self._taking_none: set[str] = set()
         self._first_use = FirstUse()
@@ -57,6 +59,10 @@ class GradientRegistry:
             if not zeros:
                 self._taking_none.add(op)
 
+    def register_weakly(self, name: str, function: GradientFunction) -> None:
+        """Add a gradient function under a unique name, which nodes name, for as long as something else refers to it."""
+        self._weak[name] = function
+
     def takes_rows(self, op: str) -> bool:
         """True if the op's function takes `IndexedSlices`."""
         return op in self._taking_rows
@@ -77,9 +83,9 @@ class GradientRegistry:
 
     def has(self, op: str) -> bool:
         """True if a gradient function, or the lack of a gradient, is registered for the op."""
-        if op not in self._functions:
+        if op not in self._functions and op not in self._weak:
             self._first_use.load(op)
-        return op in self._functions
+        return op in self._functions or op in self._weak
 
     def lookup(self, op: str) -> GradientFunction | None:
         """The op's gradient function; None if no gradient flows through it.
@@ -92,7 +98,7 @@ class GradientRegistry:
                 f"No gradient defined for op '{op}': register one by @aexec.gradient('{op}'), "
                 f"or say aexec.no_gradient('{op}')"
             )
-        return self._functions[op]
+        return self._functions[op] if op in self._functions else self._weak[op]
 
     def ops(self) -> list[str]:
         """All ops with a gradient function, sorted; imports every family."""
