@@ -65,7 +65,6 @@ def is_message(name: str) -> bool:
         ("data", "queues"),
         ("GradientTape", "no eager execution"),
         ("train.Supervisor", "MonitoredTrainingSession"),
-        ("layers.Dense", "only functions"),
         ("estimator", "MonitoredTrainingSession"),
         ("string_lower", "the op of that name is aexec.ops.string_lower"),
         ("placholder", "did you mean placeholder"),

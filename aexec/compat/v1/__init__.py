@@ -57,6 +57,10 @@ _FLOW = """Assert Print TensorArray assert_equal assert_greater assert_greater_e
 assert_non_negative assert_positive assert_rank case cond foldl foldr gradients hessians map_fn no_op scan
 tables_initializer while_loop""".split()
 
+_CHECKS = """assert_integer assert_near assert_negative assert_non_positive assert_none_equal assert_proper_iterable
+assert_rank_at_least assert_rank_in assert_same_float_dtype assert_scalar assert_type is_non_decreasing
+is_numeric_tensor is_strictly_increasing""".split()
+
 _VARIABLES = """Variable assign assign_add assign_sub count_up_to get_local_variable get_variable scatter_add
 scatter_div scatter_max scatter_min scatter_mul scatter_nd_add scatter_nd_sub scatter_nd_update scatter_sub
 scatter_update variable_scope""".split()
@@ -75,12 +79,13 @@ NAMES = {
     **{name: f"ops:{name}" for name in _SAME},
     **{name: f"functions.array_ops:{name}" for name in _ARRAY},
     **{name: f"functions.control_flow_ops:{name}" for name in _FLOW},
+    **{name: f"functions.check_ops:{name}" for name in _CHECKS},
     **{name: f"functions.variables:{name}" for name in _VARIABLES},
     **{name: f"networks.initializers:{name}" for name in _INITIALIZERS},
     **{name: f"aexec.proto:{name}" for name in _MESSAGES},
     **{name: f"functions.{name}" for name in "image io linalg math random raw_ops debugging signal strings".split()},
     **{name: f"networks.{name}" for name in "distributions initializers layers losses metrics nn".split()},
-    **{name: f"platform.{name}" for name in "app compat flags gfile logging nest test version".split()},
+    **{name: f"platform.{name}" for name in "app compat flags gfile logging nest resource_loader test version".split()},
     **{name: f"running.{name}" for name in "graph_util queue saved_model summary train".split()},
     **{name: f"values.{name}" for name in "dtypes sparse".split()},
     **{
@@ -190,6 +195,7 @@ NAMES = {
     "all_variables": "aexec:global_variables",
     "as_string": "functions.strings:as_string",
     "batch_gather": "functions.array_ops:batch_gather",
+    "bitwise": "functions.bitwise",
     "bool": "aexec:bool_",
     "ceil": "ops:ceil",
     "decode_base64": "ops:decode_base64",
@@ -218,7 +224,6 @@ NAMES = {
 }
 _LAYERS = "layers are functions here (tf.layers, aexec.nn), and variables are those of tf.get_variable"
 _EAGER = "there is no eager execution: build a graph and run it in a session"
-_PYTHON = "it is not about graphs: use Python's own"
 
 _MISSING = {
     "GradientTape": _EAGER,
@@ -236,7 +241,6 @@ _MISSING = {
     "profiler": "RunOptions with a trace, and docs/profiling.md",
     "py_function": "use tf.py_func, or aexec.op for an op with a name",
     "ragged": "ragged tensors are parts: aexec.ops.ragged_gather and its kin",
-    "resource_loader": f"{_PYTHON} importlib.resources",
     "sysconfig": "ops of one's own are Python functions: aexec.op",
     "tpu": "there are no TPUs",
     "user_ops": "use aexec.op",

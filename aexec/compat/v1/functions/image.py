@@ -11,6 +11,7 @@ from typing import Any
 from aexec import ops
 from aexec.client.building import name_scope
 from aexec.client.random_ops import random_uniform
+from aexec.client.random_seed import get_seed
 from aexec.compat.v1.functions.array_ops import cast, rank_of
 from aexec.compat.v1.functions.math_ops import reduce_mean, reduce_std
 from aexec.compat.v1.namespace import chosen, namespace
@@ -23,6 +24,8 @@ __all__ = [
     "ResizeMethod",
     "adjust_brightness",
     "adjust_contrast",
+    "adjust_hue",
+    "adjust_saturation",
     "central_crop",
     "convert_image_dtype",
     "crop_to_bounding_box",
@@ -37,10 +40,13 @@ __all__ = [
     "random_contrast",
     "random_flip_left_right",
     "random_flip_up_down",
+    "random_hue",
+    "random_saturation",
     "resize_image_with_crop_or_pad",
     "resize_images",
     "rgb_to_grayscale",
     "rot90",
+    "sample_distorted_bounding_box",
     "total_variation",
     "transpose_image",
 ]
@@ -186,6 +192,64 @@ def random_contrast(image: Any, lower: float, upper: float, seed: int | None = N
     return adjust_contrast(image, random_uniform([], lower, upper, seed=seed))
 
 
+def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = None) -> Tensor:
+    """`tf.image.adjust_saturation`: also of integers."""
+    with name_scope(name or "adjust_saturation"):
+        return _as_floats(image, lambda x: ops.adjust_saturation(x, saturation_factor))
+
+
+def adjust_hue(image: Any, delta: Any, name: str | None = None) -> Tensor:
+    """`tf.image.adjust_hue`: also of integers."""
+    with name_scope(name or "adjust_hue"):
+        return _as_floats(image, lambda x: ops.adjust_hue(x, delta))
+
+
+def random_saturation(image: Any, lower: float, upper: float, seed: int | None = None) -> Tensor:
+    """`tf.image.random_saturation`: a factor of [lower, upper).  Raises ValueError unless 0 ≤ lower < upper."""
+    if upper <= lower:
+        raise errors.InvalidValueError("upper must be > lower.")
+    if lower < 0:
+        raise errors.InvalidValueError("lower must be non-negative.")
+    return adjust_saturation(image, random_uniform([], lower, upper, seed=seed))
+
+
+def random_hue(image: Any, max_delta: float, seed: int | None = None) -> Tensor:
+    """`tf.image.random_hue`: an offset of [-max_delta, max_delta).  Raises ValueError unless 0 ≤ max_delta ≤ 0.5."""
+    if max_delta > 0.5:
+        raise errors.InvalidValueError("max_delta must be <= 0.5.")
+    if max_delta < 0:
+        raise errors.InvalidValueError("max_delta must be non-negative.")
+    return adjust_hue(image, random_uniform([], -max_delta, max_delta, seed=seed))
+
+
+def sample_distorted_bounding_box(
+    image_size: Any,
+    bounding_boxes: Any,
+    seed: int | None = None,
+    seed2: int | None = None,
+    min_object_covered: Any = 0.1,
+    aspect_ratio_range: Any = None,
+    area_range: Any = None,
+    max_attempts: int | None = None,
+    use_image_if_no_bounding_boxes: bool | None = None,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`tf.image.sample_distorted_bounding_box`: where a random crop begins, its size, and its box."""
+    first, second = get_seed(seed) if seed or not seed2 else (seed, seed2)
+    return ops.sample_distorted_bounding_box_v2(
+        image_size,
+        bounding_boxes,
+        convert_to_tensor(min_object_covered, float32),
+        seed=first,
+        seed2=second,
+        aspect_ratio_range=aspect_ratio_range,
+        area_range=area_range,
+        max_attempts=max_attempts,
+        use_image_if_no_bounding_boxes=use_image_if_no_bounding_boxes,
+        name=name,
+    )
+
+
 def rgb_to_grayscale(images: Any, name: str | None = None) -> Tensor:
     """`tf.image.rgb_to_grayscale`."""
     with name_scope(name or "rgb_to_grayscale"):
@@ -322,8 +386,6 @@ __getattr__, __dir__ = namespace(
             name: f"ops:{name} | images size align_corners name half_pixel_centers"
             for name in "resize_bicubic resize_bilinear resize_nearest_neighbor".split()
         },
-        "adjust_hue": "ops:adjust_hue | image=images delta name",
-        "adjust_saturation": "ops:adjust_saturation | image=images saturation_factor=scale name",
         "crop_and_resize": """ops:crop_and_resize | image boxes box_ind crop_size method extrapolation_value name
         box_indices=box_ind""",
         "decode_image": "ops:decode_image | contents channels dtype name expand_animations",

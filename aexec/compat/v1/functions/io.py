@@ -12,7 +12,7 @@ import numpy as np
 
 from aexec import ops, proto
 from aexec.client import input as _pipelines
-from aexec.compat.v1.namespace import chosen, namespace, renamed
+from aexec.compat.v1.namespace import chosen, namespace, refuse, renamed
 from aexec.compat.v1.values.sparse import SparseTensor
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import as_dtype
@@ -23,6 +23,8 @@ from aexec.io import record
 __all__ = [
     "FixedLenFeature",
     "FixedLengthRecordReader",
+    "TFRecordCompressionType",
+    "TFRecordOptions",
     "TFRecordReader",
     "TFRecordWriter",
     "TextLineReader",
@@ -142,8 +144,44 @@ def decode_csv(
 # Records in Python
 
 
-TFRecordWriter = renamed(record.RecordWriter, "path options=compression", "TFRecordWriter")
-tf_record_iterator = renamed(record.read_records, "path options=compression", "tf_record_iterator")
+class TFRecordCompressionType:
+    """`tf.python_io.TFRecordCompressionType`."""
+
+    NONE = 0
+    ZLIB = 1
+    GZIP = 2
+
+
+class TFRecordOptions:
+    """`tf.python_io.TFRecordOptions`: how records are compressed.
+
+    Attributes:
+        compression_type: "", "ZLIB" or "GZIP".
+    """
+
+    def __init__(self, compression_type: Any = None, compression_level: int | None = None, **settings: Any) -> None:
+        refuse("TFRecordOptions", compression_level=compression_level, **settings)
+        names = {0: "", 1: "ZLIB", 2: "GZIP", None: ""}
+        self.compression_type = str(names.get(compression_type, compression_type))
+        if self.compression_type not in names.values():
+            raise errors.InvalidValueError(f'Not a valid compression_type: "{compression_type}"')
+
+
+def _compression(options: Any) -> str:
+    return options.compression_type if isinstance(options, TFRecordOptions) else options or ""
+
+
+def _compressed(ours: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def opened(path: str, options: Any = None) -> Any:
+        return ours(path, compression=_compression(options))
+
+    opened.__name__ = opened.__qualname__ = name
+    opened.__doc__ = f"`tf.python_io.{name}`: `options` is a `TFRecordOptions`, or the compression itself."
+    return opened
+
+
+TFRecordWriter = _compressed(record.RecordWriter, "TFRecordWriter")
+tf_record_iterator = _compressed(record.read_records, "tf_record_iterator")
 
 
 # Readers in a graph
@@ -185,7 +223,13 @@ def _reader(op: Callable[..., Tensor], arguments: str, name: str) -> Callable[..
 
 WholeFileReader = _reader(ops.whole_file_reader_v2, "name", "WholeFileReader")
 TextLineReader = _reader(ops.text_line_reader_v2, "skip_header_lines name", "TextLineReader")
-TFRecordReader = _reader(ops.tf_record_reader_v2, "name options=compression_type", "TFRecordReader")
+TFRecordReader = _reader(
+    lambda compression=None, **settings: ops.tf_record_reader_v2(
+        compression_type=_compression(compression), **settings
+    ),
+    "name options=compression",
+    "TFRecordReader",
+)
 FixedLengthRecordReader = _reader(
     ops.fixed_length_record_reader_v2,
     "record_bytes header_bytes footer_bytes hop_bytes name encoding",
@@ -223,6 +267,5 @@ __getattr__, __dir__ = namespace(
     },
     {
         "FixedLenSequenceFeature": "the op is aexec.ops.parse_sequence_example_v2",
-        "TFRecordOptions": "options is the compression itself here: 'GZIP' or 'ZLIB'",
     },
 )

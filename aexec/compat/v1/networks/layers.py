@@ -1,6 +1,6 @@
-"""`tf.layers`: a table of layers, which are functions.
+"""`tf.layers`: a table of layers, as functions and as objects.
 
-Next to read: `aexec/layers/`.
+Next to read: `layer_objects.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _SEPARABLE = """dilation_rate depth_multiplier activation use_bias depthwise_ini
 bias_initializer depthwise_regularizer pointwise_regularizer bias_regularizer activity_regularizer
 depthwise_constraint pointwise_constraint bias_constraint trainable name reuse"""
 
-_CLASS = "there are no classes of layers, only functions: tf.layers.dense(x, 10)"
+_CLASSES = """AveragePooling1D AveragePooling2D AveragePooling3D BatchNormalization Conv1D Conv2D Conv2DTranspose Conv3D
+Conv3DTranspose Dense Dropout Flatten MaxPooling1D MaxPooling2D MaxPooling3D SeparableConv1D SeparableConv2D""".split()
 
 __getattr__, __dir__ = namespace(
     __name__,
@@ -35,11 +36,11 @@ __getattr__, __dir__ = namespace(
             name: f"aexec.layers:{name} | {_CONVOLUTION} {_SEPARABLE}"
             for name in "separable_conv1d separable_conv2d".split()
         },
+        **{name: f"networks.layer_objects:{name}" for name in _CLASSES},
         "Layer": "networks.base_layer:Layer",
         "batch_normalization": """aexec.layers:batch_normalization | inputs axis momentum epsilon center scale
         beta_initializer gamma_initializer moving_mean_initializer moving_variance_initializer beta_regularizer
         gamma_regularizer beta_constraint gamma_constraint training trainable name reuse renorm! renorm_clipping!
         renorm_momentum!0.99 fused virtual_batch_size! adjustment!""",
     },
-    dict.fromkeys("BatchNormalization Conv2D Dense Dropout Flatten MaxPooling2D".split(), _CLASS),
 )

@@ -135,11 +135,9 @@ class TestCase(unittest.TestCase):
 
 __getattr__, __dir__ = namespace(
     __name__,
-    {},
+    {name: f"platform.gradient_checker:{name}" for name in ("compute_gradient", "compute_gradient_error")},
     {
         "Benchmark": "use timeit",
-        "compute_gradient": "compare tf.gradients with differences of values",
-        "compute_gradient_error": "compare tf.gradients with differences of values",
         "create_local_cluster": "see docs/distributed.md",
     },
 )

@@ -5,18 +5,28 @@ Next to read: `aexec/saved_model/`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aexec import saved_model
-from aexec.compat.v1.namespace import namespace, refuse
+from aexec.compat.v1.namespace import chosen, namespace, refuse
 from aexec.compat.v1.running.session import AsyncSession, in_session
 from aexec.framework import errors
 from aexec.graph.signature import Signature, TensorInfo
 from aexec.saved_model import graph_collections
 from aexec.training.saver import Saver
 
-__all__ = ["build_signature_def", "build_tensor_info", "load", "predict_signature_def", "simple_save"]
+__all__ = [
+    "SavedModelBuilder",
+    "build_signature_def",
+    "build_tensor_info",
+    "classification_signature_def",
+    "load",
+    "predict_signature_def",
+    "regression_signature_def",
+    "simple_save",
+]
 
 
 def build_tensor_info(tensor: Any) -> TensorInfo:
@@ -76,13 +86,106 @@ def load(sess: Any, tags: Iterable[str], export_dir: str, import_scope: str | No
     return model
 
 
+class SavedModelBuilder:
+    """`tf.saved_model.Builder`: writes a model into a new directory.
+
+    Raises:
+        AssertionError: the directory has a model already.
+    """
+
+    def __init__(self, export_dir: str) -> None:
+        if os.path.isdir(export_dir) and os.listdir(export_dir):
+            raise AssertionError(
+                f"Export directory {export_dir} already exists, and isn't empty. Please choose a different export "
+                "directory, or delete all the contents of the specified directory."
+            )
+        self._export_dir = export_dir
+        self._is_written = False
+
+    def add_meta_graph_and_variables(
+        self,
+        sess: Any,
+        tags: Iterable[str],
+        signature_def_map: Mapping[str, Signature] | None = None,
+        assets_list: Any = None,
+        clear_devices: bool = False,
+        init_op: Any = None,
+        train_op: Any = None,
+        strip_default_attrs: bool = False,
+        saver: Any = None,
+        main_op: Any = None,
+        legacy_init_op: Any = None,
+    ) -> Any:
+        """Write the session's graph and variables; awaited with an `AsyncSession`.
+
+        Raises:
+            UnimplementedError: a second graph is added, or there are assets or a saver.
+        """
+        refuse("SavedModelBuilder", assets_list=assets_list, train_op=train_op, saver=saver)
+        if self._is_written:
+            raise errors.UnsupportedError("SavedModelBuilder: a model has one graph here")
+        self._is_written = True
+        first = chosen(init_op=init_op, main_op=main_op, legacy_init_op=legacy_init_op)
+        return in_session(
+            sess,
+            saved_model.save_saved_model,
+            self._export_dir,
+            dict(signature_def_map or {}),
+            tags=tuple(tags),
+            main_op=first,
+            clear_devices=clear_devices,
+        )
+
+    def add_meta_graph(self, *args: Any, **kwargs: Any) -> None:
+        """Refused: a model has one graph here."""
+        raise errors.UnsupportedError("SavedModelBuilder: a model has one graph here")
+
+    def save(self, as_text: bool = False) -> str:
+        """The path of the model, which is written already.
+
+        Raises:
+            AssertionError: no graph was added.
+            UnimplementedError: as text.
+        """
+        refuse("SavedModelBuilder.save", as_text=as_text)
+        if not self._is_written:
+            raise AssertionError("Graph state including variables and assets has not been saved yet.")
+        return os.path.join(self._export_dir, "saved_model.pb")
+
+
+def classification_signature_def(examples: Any, classes: Any = None, scores: Any = None) -> Signature:
+    """`tf.saved_model.classification_signature_def`: of serialized examples."""
+    given = {"classes": classes, "scores": scores}
+    outputs = {name: build_tensor_info(tensor) for name, tensor in given.items() if tensor is not None}
+    inputs = {"inputs": build_tensor_info(examples)}
+    return build_signature_def(inputs, outputs, "tensorflow/serving/classify")
+
+
+def regression_signature_def(examples: Any, predictions: Any) -> Signature:
+    """`tf.saved_model.regression_signature_def`: of serialized examples."""
+    inputs, outputs = {"inputs": build_tensor_info(examples)}, {"outputs": build_tensor_info(predictions)}
+    return build_signature_def(inputs, outputs, "tensorflow/serving/regress")
+
+
 class _Tags:
     SERVING = "serve"
     TRAINING = "train"
+    GPU = "gpu"
+    TPU = "tpu"
 
 
 class _Keys:
+    CLASSIFY_INPUTS = "inputs"
+    CLASSIFY_METHOD_NAME = "tensorflow/serving/classify"
+    CLASSIFY_OUTPUT_CLASSES = "classes"
+    CLASSIFY_OUTPUT_SCORES = "scores"
     DEFAULT_SERVING_SIGNATURE_DEF_KEY = "serving_default"
+    PREDICT_INPUTS = "inputs"
+    PREDICT_METHOD_NAME = "tensorflow/serving/predict"
+    PREDICT_OUTPUTS = "outputs"
+    REGRESS_INPUTS = "inputs"
+    REGRESS_METHOD_NAME = "tensorflow/serving/regress"
+    REGRESS_OUTPUTS = "outputs"
 
 
 tag_constants = _Tags
@@ -90,10 +193,11 @@ signature_constants = _Keys
 
 __getattr__, __dir__ = namespace(
     __name__,
-    {"maybe_saved_model_directory": "aexec.saved_model:is_saved_model | export_dir=directory"},
     {
-        "Builder": "use tf.saved_model.simple_save, or aexec.saved_model.save_saved_model",
-        "builder": "use tf.saved_model.simple_save, or aexec.saved_model.save_saved_model",
-        "loader": "use tf.saved_model.load",
+        "Builder": "running.saved_model:SavedModelBuilder",
+        # TensorFlow's modules inside this one, whose names are all here.
+        **dict.fromkeys("builder loader signature_def_utils utils".split(), "running.saved_model"),
+        "maybe_saved_model_directory": "aexec.saved_model:is_saved_model | export_dir=directory",
     },
+    {"main_op": "give the operation itself"},
 )

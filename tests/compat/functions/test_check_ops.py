@@ -1,0 +1,96 @@
+"""Checks that TensorFlow has: known ones fail at once, others in a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aexec.compat.v1 as tf
+from aexec import errors
+
+
+@pytest.mark.parametrize(
+    ("check", "good", "bad"),
+    [
+        (tf.assert_negative, [[-1, -2]], [[-1, 0]]),
+        (tf.assert_non_positive, [[0, -2]], [[-1, 1]]),
+        (tf.assert_none_equal, [[1, 2], [2, 1]], [[1, 2], [2, 2]]),
+        (tf.assert_near, [[1.0], [1.0 + 1e-6]], [[1.0], [1.0 + 1e-5]]),
+    ],
+)
+def test_check_fails_in_a_run(check: Any, good: list[Any], bad: list[Any]) -> None:
+    with tf.Session() as sess:
+        sess.run(check(*good))
+        with pytest.raises(errors.InvalidArgumentError, match="assertion failed"):
+            sess.run(check(*bad))
+
+
+def test_tolerances_of_near() -> None:
+    with tf.Session() as sess:
+        sess.run(tf.assert_near([2.0], [2.2], rtol=0.0, atol=0.3))
+        with pytest.raises(errors.InvalidArgumentError):
+            sess.run(tf.debugging.assert_near([2.0], [2.2], rtol=0.05, atol=0.0))
+
+
+def test_known_rank_or_type_is_refused_at_once() -> None:
+    x = tf.constant([[1.0]])
+    for check in (
+        tf.assert_rank_at_least(x, 2),
+        tf.assert_rank_in(x, [1, 2]),
+        tf.assert_type(x, tf.float32),
+        tf.assert_integer([1]),
+    ):
+        assert check.type == "NoOp"
+    assert tf.assert_scalar(1.0).dtype == tf.float32 and tf.assert_same_float_dtype([x]) is tf.float32
+    for call in (
+        lambda: tf.assert_rank_at_least(x, 3),
+        lambda: tf.assert_rank_in(x, [0, 1]),
+        lambda: tf.assert_scalar(x),
+        lambda: tf.assert_same_float_dtype([x], tf.float64),
+    ):
+        with pytest.raises(ValueError, match=r"rank|scalar|type"):
+            call()
+    for wrong in (
+        lambda: tf.assert_type(x, tf.int32),
+        lambda: tf.assert_integer(x),
+        lambda: tf.assert_proper_iterable(x),
+    ):
+        with pytest.raises(TypeError, match=r"type|iterable"):
+            wrong()
+    tf.assert_proper_iterable([x])
+    assert tf.is_numeric_tensor(x) and not tf.is_numeric_tensor(tf.constant("a"))
+
+
+def test_unknown_rank_is_checked_in_a_run() -> None:
+    x = tf.placeholder(tf.float32)
+    checks = [tf.assert_rank_at_least(x, 1), tf.assert_rank_in(x, [1, 2])]
+    with tf.Session() as sess:
+        sess.run(checks, {x: [1.0]})
+        for check in checks:
+            with pytest.raises(errors.InvalidArgumentError, match="assertion failed"):
+                sess.run(check, {x: 1.0})
+
+
+def test_order_of_elements_and_bits() -> None:
+    with tf.Session() as sess:
+        ordered = [tf.is_non_decreasing([1, 1, 2]), tf.is_non_decreasing([2, 1]), tf.is_strictly_increasing([1, 1])]
+        bits = [tf.bitwise.bitwise_xor(5, 3), tf.bitwise.left_shift(1, 4), tf.bitwise.invert(0)]
+        found = sess.run([*ordered, *bits])
+    assert found == [True, False, False, 6, 16, -1]
+
+
+def test_saturation_and_hue_of_integers() -> None:
+    image = np.array([[[200, 100, 50]]], np.uint8)
+    box = tf.image.sample_distorted_bounding_box([4, 4, 3], [[[0.0, 0.0, 1.0, 1.0]]], seed=1)
+    with tf.Session() as sess:
+        gray, same = sess.run([tf.image.adjust_saturation(image, 0.0), tf.image.adjust_hue(image, 0.0)])
+        lively = sess.run([tf.image.random_saturation(image, 0.5, 1.5, 1), tf.image.random_hue(image, 0.2, 1)])
+        begin, size, _ = sess.run(box)
+    assert gray.tolist() == [[[200, 200, 200]]] and same.tolist() == image.tolist()
+    assert all(one.dtype == np.uint8 for one in lively) and (begin + size <= [4, 4, 3])[:2].all()
+    with pytest.raises(ValueError, match="upper must be > lower"):
+        tf.image.random_saturation(image, 1.0, 1.0)
+    with pytest.raises(ValueError, match=r"max_delta must be <= 0\.5"):
+        tf.image.random_hue(image, 0.6)
