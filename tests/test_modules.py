@@ -274,7 +274,9 @@ def used_by_readers(parsed: dict[str, Module]) -> set[tuple[str, str]]:
     return found
 
 
-def test_names_used_by_other_modules_are_listed(parsed: dict[str, Module], used_by_programs: set[tuple[str, str]]) -> None:
+def test_names_used_by_other_modules_are_listed(
+    parsed: dict[str, Module], used_by_programs: set[tuple[str, str]]
+) -> None:
     missing = {
         f"{name}.{public}"
         for name, module in parsed.items()

@@ -42,7 +42,7 @@ def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def always_compiled(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> None:
-    """Plans are compiled at their first run, and never given up, however long or often they hold the loop."""
+    """Plans are compiled at their first run, and never given up, however long they hold the loop."""
     monkeypatch.setattr(compilation_policy, "COMPILE_AT", 1)
     monkeypatch.setattr(compilation_policy, "GIVE_UP_AT", 1 << 30)
     monkeypatch.setattr(compilation_policy, "OVERRUN", 1e9)
@@ -52,7 +52,7 @@ def always_compiled(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> Non
 
 @pytest.fixture
 def made_rendezvous(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Rendezvous]]:
-    """Those that were made: nothing is left in any, whatever became of the steps."""
+    """All rendezvous that were made; none holds a value when its step has ended."""
     made: list[Rendezvous] = []
     original = Rendezvous.__init__
 

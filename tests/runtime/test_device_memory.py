@@ -1,4 +1,4 @@
-"""Memory of devices that are not the host: it counts for the step and its session, and is limited with theirs."""
+"""Memory of devices other than the host: it counts in the step and its session, and in their limits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def chain(device: str, count: int) -> GraphBuilder:
 
 
 async def drained(opened: aexec.Session) -> int:
-    """Bytes that count for a session when its devices are through with all they have to do."""
+    """Bytes that count for a session when its devices have ended all work."""
     for each in opened.devices():
         await each.synchronise()
     in_use = opened.statistics().bytes_in_use

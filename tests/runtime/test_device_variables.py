@@ -1,4 +1,4 @@
-"""Variables that are on devices: they are updated there, in the stream's order, whole or not at all."""
+"""Variables on devices: updates happen there, in the stream's order, completely or not at all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ X = np.arange(3, dtype=np.float32)
 
 @pytest.fixture(params=["SIM", "GPU"])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A type of devices of which sessions have one."""
+    """A device type; sessions have one device of it."""
     monkeypatch.setitem(device_registry._factories, "GPU", (DEVICE_GPU, gpu_factory(fake_cupy())))
     return str(request.param)
 

@@ -1,4 +1,4 @@
-"""Many runs, many cancelled at random moments: nothing may be left behind."""
+"""Many runs, half of them cancelled at random moments, leave nothing behind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.programs.graphs import GraphBuilder
 
 
 class Tracked(np.ndarray[Any, Any]):
-    """An array that can be referred to weakly, to see whether it is let go."""
+    """An array with weak references, which show whether it is freed."""
 
 
 def tracked(value: float, alive: weakref.WeakSet[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Variables in sessions: updates in place, values that stay what they were, work that is kept off the loop."""
+"""Variables in sessions: updates in place, unchanged fetched values, and long updates in threads."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class TestInPlace:
             assert (await session.run(f"{name}/read:0")).tolist() == [2, 4]
 
     async def test_concurrent_updates_are_all_there(self, name: str) -> None:
-        """Some inline, some in threads, with readers between."""
+        """Some updates are inline, some in threads, with reads between them."""
         size = 3 * MB
         one = np.ones(size, np.float32)
         async with aexec.Session(variables().graph()) as session:
@@ -180,7 +180,7 @@ class TestInPlace:
 
 class TestWithinAStep:
     async def test_read_of_a_ref_after_an_update_sees_the_update(self) -> None:
-        """Though the read stands before the update: as in TensorFlow, where both have one buffer."""
+        """The read precedes the update: as in TensorFlow, both have one buffer."""
         g = variables()
         g("after", "AddV2", "v/read", "zero", "^v/add", T=F)
         g.const("zero", np.float32(0))
@@ -207,7 +207,7 @@ class TestWithinAStep:
             assert (await session.run("v/read:0", {"v:0": [1]})).tolist() == [1]
 
     async def test_readers_wait_while_a_thread_writes(self) -> None:
-        """Whatever kind of node reads: a kernel, a fetch, a Switch, a coroutine."""
+        """Readers are a kernel, a fetch, a Switch and a coroutine."""
         g, gate = variables(), gates.Gate()
         gate.open.set()
         g.const("yes", True, dtypes.bool_)

@@ -1,4 +1,4 @@
-"""Conditionals of Switch and Merge in compiled plans: what is dead, and what comes out, is the interpreter's."""
+"""Conditionals of Switch and Merge in compiled plans: dead values and results are those of the interpreter."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def builder() -> GraphBuilder:
 
 
 def conditional(name: str, g: GraphBuilder, value: str, predicate: str, length: int = 1) -> str:
-    """`value` times two, so often, if the predicate is true, else added to itself; `name`:1 says which."""
+    """`value` doubled several times if the predicate is true, else added to itself; `name`:1 is the branch."""
     switch = g(f"{name}/switch", "Switch", value, predicate, T=I)
     then, otherwise = f"{switch}:1", f"{switch}:0"
     for index in range(length):
@@ -67,7 +67,7 @@ def nested() -> GraphBuilder:
 
 
 def one_sided() -> GraphBuilder:
-    """What comes out is dead if neither predicate holds; a ControlTrigger runs all the same."""
+    """The result is dead if neither predicate holds; a ControlTrigger runs nevertheless."""
     g = builder()
     g("first", "Switch", "x", "p", T=I)
     g("second", "Switch", "first:0", "q", T=I)
@@ -81,7 +81,7 @@ def one_sided() -> GraphBuilder:
 
 
 def waits_for_a_branch() -> GraphBuilder:
-    """Merges wait for nodes of branches, dead ones too; what waits for such a node is dead itself."""
+    """Merges wait for nodes of branches, dead or not; a node with a dead control input is dead."""
     g = builder()
     g("switch", "Switch", "x", "p", T=I)
     g("then", "Mul", "switch:1", "two", T=I)
@@ -229,7 +229,7 @@ async def test_branch_that_is_not_taken_computes_nothing() -> None:
 
 
 async def test_variable_enters_a_loop_by_its_value() -> None:
-    """By its value when the loop begins, which its body does not change."""
+    """The loop uses the value at its beginning; its body does not change it."""
     g = GraphBuilder()
     g.placeholder("n", I, [])
     g.const("zero", 0, I)
@@ -268,7 +268,7 @@ async def test_plan_with_large_weights_is_compiled() -> None:
 
 
 async def test_loop_invariants_are_computed_once() -> None:
-    """In its first iteration; a loop without one never does, nor fails by it."""
+    """They are computed in the first iteration; a loop without iterations neither computes them nor fails."""
     g = builder()
     g.const("zero", 0, I)
     frame = {"frame_name": b"loop", "parallel_iterations": 10}

@@ -1,4 +1,4 @@
-"""Compiled plans whose kernels, graphs or callers do what they should not: all of it is as the interpreter has it."""
+"""Compiled plans with faulty kernels, graphs or callers: they behave as the interpreter does."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def failing_with(make: Callable[[], BaseException]) -> Callable[[Any], Any]:
 
 @contextlib.asynccontextmanager
 async def warm(compile_plans: bool) -> AsyncIterator[aexec.Session]:
-    """A session in which `y`, a node that looks at the step and one that may fail, has run well before."""
+    """A session in which `y`, behind a node that looks at the step and one that may fail, has run well before."""
     g = GraphBuilder()
     g.placeholder("x", shape=None)
     g("in", "TestFaultIn", "x")
@@ -371,7 +371,7 @@ async def test_exit_of_every_iteration_is_left_to_the_interpreter() -> None:
 
 
 def nested(depth: int) -> GraphBuilder:
-    """Loops in loops, of one turn each."""
+    """Nested loops of one iteration each."""
     g = GraphBuilder()
     g.placeholder("x", int32, [])
     g.const("zero", 0, int32)
@@ -413,7 +413,7 @@ async def test_loops_in_loops_in_loops(depth: int, caplog: pytest.LogCaptureFixt
 
 @pytest.mark.parametrize("conditional", [False, True])
 async def test_long_argument_lists_are_not_written_out(conditional: bool) -> None:
-    """They are in a list, or where what makes them does not run in every run, the plan is left to the interpreter."""
+    """They are kept in a list; if their nodes do not run in every run, the plan is left to the interpreter."""
     g = GraphBuilder()
     g.placeholder("x")
     g.const("true", np.True_, bool_)
@@ -434,7 +434,7 @@ async def test_long_argument_lists_are_not_written_out(conditional: bool) -> Non
 
 
 async def test_plan_whose_parts_share_many_values_is_left_to_the_interpreter() -> None:
-    """The function that calls the parts would be compiled at a stretch, under the interpreter lock."""
+    """The function that calls the parts would be compiled at once, while the interpreter lock is held."""
     chances = random.Random(1)
     g = GraphBuilder()
     g.placeholder("x")
@@ -451,7 +451,7 @@ async def test_plan_whose_parts_share_many_values_is_left_to_the_interpreter() -
 
 
 class Clock:
-    """The time that executors see: it goes on when a kernel says so."""
+    """The clock of the executors; kernels advance it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1.0
@@ -520,7 +520,7 @@ async def test_slow_call_goes_to_a_thread(count: int, monkeypatch: pytest.Monkey
 async def test_run_that_has_made_its_last_call_is_not_cancelled(
     compile_plans: bool, fetch_early: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it took (from a queue, say) would be lost."""
+    """A value that it took, from a queue for example, would be lost."""
     clock = Clock(monkeypatch)
     steps: list[aexec.Step] = []
 
@@ -615,7 +615,7 @@ async def test_discarded_line_is_freed_without_the_garbage_collector(before: int
 
 @pytest.mark.parametrize("compile_plans", [False, True])
 async def test_error_holds_no_value_of_the_run(compile_plans: bool) -> None:
-    """Nor does it make a circle, which would wait for the garbage collector."""
+    """It makes no reference cycle either, which only the garbage collector would free."""
 
     class Held(np.ndarray):
         pass

@@ -1,4 +1,4 @@
-"""Functions in compiled plans: If, While and calls as Python, with all that can happen inside of them."""
+"""Functions in compiled plans: If, While and calls written as Python, with errors, waits and cancellation inside."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ async def test_interpreter_takes_over_before_any_call(body: str, monkeypatch: py
 async def test_error_in_a_function_is_that_of_the_interpreter(
     body: str, make: Callable[[], BaseException], fail_at: int
 ) -> None:
-    """Whichever call fails, in a line or in what gives way, the error is the interpreter's."""
+    """Whichever call fails, in a line or in one that gives way, the error is that of the interpreter."""
     count = 0
 
     def fail_late(x: Any) -> Any:
@@ -214,7 +214,7 @@ async def test_dead_result_of_a_function_is_an_error() -> None:
 
 
 async def test_kernel_of_a_function_may_wait() -> None:
-    """A dequeue in a body: it goes on when there is an element, and gives up when the step is cancelled."""
+    """A dequeue in a body continues when there is an element, and ends when the step is cancelled."""
     take = function_def(
         "Take(i: int32, x: int32, queue: resource) -> (j: int32, y: int32, q: resource)",
         body=[

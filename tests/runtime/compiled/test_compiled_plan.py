@@ -1,4 +1,4 @@
-"""Compiled plans: what they give is what the interpreter gives, wherever it takes over."""
+"""Compiled plans: results are those of the interpreter, wherever it takes over."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def counting_loop(*, nested: bool = False) -> aexec.Graph:
 
 
 def counting_loop_builder(*, nested: bool = False) -> GraphBuilder:
-    """Counts to `n`, and adds the counter up; nested, with a loop of three turns in each turn."""
+    """Counts to `n` and sums the counter; nested: with an inner loop of three iterations."""
     g = GraphBuilder()
     g("n", "Placeholder", dtype=int32)
     g.const("zero", 0, int32)
@@ -140,7 +140,7 @@ def loop_entered_in_parts() -> aexec.Graph:
 
 
 def loop_with_effects() -> aexec.Graph:
-    """Writes to a TensorArray, a stack and a variable in every turn; gives what they hold then."""
+    """Writes to a TensorArray, a stack and a variable in every iteration; returns their final content."""
     g = counting_loop_builder()
     frame = {"frame_name": "outer", "parallel_iterations": 10}
     g("array", "TensorArrayV3", "n", dtype=int32, element_shape=PartialTensorShape(None))
@@ -191,7 +191,7 @@ def assert_equal(values: list[object], wanted: list[object]) -> None:
 
 @pytest.fixture(params=[250, 0], ids=["", "arguments in lists"])
 def arguments_in_lists(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With all calls like those of many arguments, too."""
+    """Runs the test also with the arguments of every call in a list."""
     monkeypatch.setattr(line_layout, "_WIDE", request.param)
 
 
@@ -351,7 +351,7 @@ def negated() -> aexec.Graph:
 
 
 async def test_cost_is_asked_for_only_where_it_matters() -> None:
-    """One that was slow once on small values may only have been interrupted: how slow it is says what is asked."""
+    """One slow call on small values may have been interrupted; its estimate decides whether the cost is asked for."""
     heads = {1.0: "if f0.size > SMALL: heavy", 100.0: "if f0.size > 2500: heavy", 1e4: "v0 = measured"}
     for scale, head in heads.items():
         async with aexec.Session(negated()) as session:
@@ -431,7 +431,7 @@ class TestScalars:
 
     @staticmethod
     def graph(dtype: DType, update: str, start: object, step: object) -> aexec.Graph:
-        """`y` is what `n` turns of `y = update(y, step)` make of `start`; `n` and `step` may be arrays."""
+        """`y` is `start` after `n` iterations of `y = update(y, step)`; `n` and `step` may be arrays."""
         g = GraphBuilder()
         g("n", "Placeholder", dtype=int32)
         g("step", "Placeholder", dtype=dtype)

@@ -45,7 +45,7 @@ async def test_random_graphs_give_the_results_of_the_interpreter(first: int, mon
 
 
 async def test_steps_of_one_plan_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They share the functions, and what the interpreter learns of kernels, but no value."""
+    """The steps share functions and estimates of kernels, but no values."""
     interruptions = Interruptions(random.Random(1), 0.02)
     for number in range(1, 20, 3):
         program = program_of(number)

@@ -133,7 +133,7 @@ async def test_joint_plan_runs_loops(iterations: int, travelled: list[str]) -> N
 
 @pytest.mark.parametrize("first", batches(5, GRAPHS, ordinary=2))
 async def test_random_graphs_give_the_results_of_partitions(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the interpreter takes over: answers, errors and the number of calls are those of partitions."""
+    """Wherever the interpreter takes over, results, errors and the number of calls are those of partitions."""
     chances = random.Random(first)
     interruptions = Interruptions(chances)
     refused = 0
@@ -164,12 +164,12 @@ async def test_random_order_of_nodes_gives_the_same_results() -> None:
 
 
 def names(step: aexec.Step) -> list[str]:
-    """Of the nodes that run."""
+    """Names of the nodes that run."""
     return [] if step.execution is None else [running.node.name for running in step.execution.running()]
 
 
 def waiting_at(position: int) -> GraphBuilder:
-    """A chain over devices in which a value is taken from a queue so far from its beginning."""
+    """A chain over devices that dequeues a value at this position."""
     g = chain_over_devices(6)
     g("queue", "FIFOQueueV2", device="/cpu:2", component_types=[F], shapes=[()], capacity=9)
     g("put", "QueueEnqueueV2", "queue", "x", device="/cpu:2", Tcomponents=[F])
@@ -234,7 +234,7 @@ async def test_joint_plan_can_be_cancelled_in_any_iteration(at: int, compile_pla
 
 
 async def test_kernels_go_on_where_the_partitions_left_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node has one kernel, with one state, however it is run."""
+    """A node has one kernel, with one state, in both ways of running it."""
     monkeypatch.setattr(compilation_policy, "COMPILE_AT", 3)
 
     async def drawn(**settings: Any) -> list[Any]:

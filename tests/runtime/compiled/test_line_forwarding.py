@@ -1,4 +1,4 @@
-"""Compiled plans that write outputs over inputs: nobody can tell, and only what nobody else has is overwritten."""
+"""Compiled plans that write outputs over inputs: results do not change, and only unshared arrays are overwritten."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def source(graph: aexec.Graph, fetches: Any, feeds: list[str]) -> list[str
 async def results(
     nodes: list[Node], chosen: list[int], shape: Any, declared: Any, *, taken_over: float, **config: Any
 ) -> list[list[bytes]]:
-    """What three runs fetch; the interpreter takes over at this share of the calls."""
+    """The results of three runs; the interpreter takes over at this fraction of the calls."""
     graph, names = build(nodes, shape, declared=declared)
     chances = random.Random(len(nodes))
 
@@ -91,7 +91,7 @@ def test_random_graphs_give_the_results_without_forwarding(
 
 
 async def test_shapes_that_are_fed_may_be_others() -> None:
-    """What was inferred from a constant, or from what a placeholder declares, is not true of every feed."""
+    """A feed may differ from the shape that was inferred from a constant or declared by a placeholder."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", LARGE, name="x")
         other = ops.exp(ops.reshape(x, aexec.constant(LARGE, name="shape")))
@@ -212,7 +212,7 @@ def loop() -> aexec.Graph:
 
 
 async def test_values_that_go_round_a_loop_are_not_overwritten() -> None:
-    """What Tanh gives goes round and is read, what Relu gives is read once; what is made once is read in each turn."""
+    """Tanh's result is a loop variable and is read, Relu's is read once; a loop invariant is read in each iteration."""
     calls = "\n".join(await source(loop(), ["y/exit:0", "z/exit:0"], ["x:0"]))
     assert re.search(r"(v\d+) = c\d+\((v\d+)\)  # relu", calls)
     assert re.search(r"(v\d+) = c\d+\((v\d+), v\d+, \2\)  # partial", calls)
@@ -247,7 +247,7 @@ async def test_large_values_of_unknown_shape_are_looked_at() -> None:
 
 
 async def test_values_are_released_after_their_last_use() -> None:
-    """Or a line would hold all that it ever made, in fresh memory."""
+    """Otherwise a line would keep all values that it ever made."""
     size = 64
     with aexec.Graph() as graph:
         y = aexec.placeholder("float32", [size, size], name="x")

@@ -1,4 +1,4 @@
-"""Runs at once: a line that is run without a step, and what whoever looks, or something that comes up, finds of it."""
+"""Runs of a line without a step: what is visible of them, and when a step is made after all."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ async def test_other_threads_see_no_step_of_an_immediate_run() -> None:
 
 @pytest.mark.parametrize("compile_plans", [True, False])
 async def test_step_cancelled_by_its_own_kernel_runs_to_its_end(compile_plans: bool) -> None:
-    """Between the nodes of a slice nobody looks, with a step or without."""
+    """The cancellation is not checked between the nodes of a slice, with a step or without."""
     config = aexec.SessionConfig(compile_plans=compile_plans, slice_seconds=60)
     async with aexec.Session(looking(), config=config) as opened:
         await opened.run("y:0", FEEDS)
@@ -293,7 +293,7 @@ class TestTakeOver:
 
 
 def postpone_for(seconds: float) -> Callable[[], None]:
-    """What a kernel does that cannot go on before so much time has passed."""
+    """Make a kernel wait until this many seconds have passed."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
 

@@ -1,4 +1,4 @@
-"""Lines that go on in a thread where calls are heavy: all of it is as the interpreter has it, in fewer hops."""
+"""Lines that go on in a thread at heavy calls: they behave as the interpreter does, with fewer hops to threads."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ KINDS = {"h": "TestStretchHeavy", "l": "TestStretchLight", "s": "TestStretchStat
 
 
 def chain(kinds: str) -> aexec.Graph:
-    """Nodes `n0`, `n1`, … one after another; of each one letter says what it is, see `KINDS`."""
+    """A chain of nodes `n0`, `n1`, …, with one letter of `KINDS` for each."""
     g = GraphBuilder()
     g.placeholder("x", shape=None)
     for index, kind in enumerate(kinds):
@@ -137,7 +137,7 @@ def compiled(call: aexec.SessionCallable) -> CompiledPlan:
     ],
 )
 async def test_heavy_calls_and_what_follows_are_made_in_a_thread(kinds: str, wanted: str) -> None:
-    """Up to one that has state, and does not say that it may be called in any thread."""
+    """The stretch ends at a stateful kernel that does not allow calls in any thread."""
     async with aexec.Session(chain(kinds)) as session:
         call = session.make_callable(f"n{len(kinds) - 1}:0", ["x:0"])
         for _ in range(compilation_policy.GIVE_UP_AT + 1):
@@ -201,7 +201,7 @@ def program_of(number: int) -> LineProgram:
 
 
 async def runs(program: LineProgram, count: int) -> list[Outcome]:
-    """What runs come to of a plan that goes on in threads."""
+    """The outcomes of runs of a plan that goes on in threads."""
     async with aexec.Session(program.g.graph(), config=aexec.SessionConfig(graph_passes=())) as session:
         call = session.make_callable(program.fetches, list(STARTS[0]), program.targets)
         with contextlib.suppress(errors.OpError):
@@ -366,7 +366,7 @@ async def cancelled_by_its_task(step: aexec.Step) -> None:
 
 @pytest.mark.parametrize("cancel", [cancelled_by_step, cancelled_by_its_task])
 async def test_cancelled_step_waits_for_a_stateful_call(cancel: Callable[[aexec.Step], Any]) -> None:
-    """It is over once nothing of it can change anything any more."""
+    """The step ends when none of its calls can change state any more."""
     async with aexec.Session(chain("lhclh")) as session:
         call = await going_on(session, "lhclh")
         gate = Gate("n2")
@@ -385,7 +385,7 @@ async def test_cancelled_step_waits_for_a_stateful_call(cancel: Callable[[aexec.
 @pytest.mark.parametrize("cancel", [cancelled_by_step, cancelled_by_its_task])
 @pytest.mark.parametrize("node", ["n1", "n2"], ids=["heavy", "light"])
 async def test_cancelled_step_does_not_wait_for_the_thread(node: str, cancel: Callable[[aexec.Step], Any]) -> None:
-    """And no heavy call is begun after that."""
+    """No heavy call begins after the cancellation."""
     async with aexec.Session(chain("lhlhl")) as session:
         call = await going_on(session, "lhlhl")
         gate = Gate(node)
@@ -474,7 +474,7 @@ async def test_event_loop_is_free_during_a_stretch() -> None:
 
 
 async def test_raised_estimate_comes_down_again() -> None:
-    """One slow call, while the machine did something else, say, makes later ones go to threads, but not for ever."""
+    """One slow call, on a busy machine for example, sends later calls to threads, but not for ever."""
     _cost[0] = 10_000.0
     async with aexec.Session(chain("lhl")) as session:
         call = session.make_callable("n2:0", ["x:0"])
@@ -513,7 +513,7 @@ async def test_failed_call_is_not_a_measurement() -> None:
 
 
 def tried(runs: list[tuple[int, float, bool]]) -> Trial:
-    """A trial with these runs: what they were fed, seconds, and whether they were the interpreter's."""
+    """A trial with these runs: size of the feed, seconds, and True for the interpreter."""
     trial = Trial()
     for run in runs:
         assert not trial.is_over
@@ -523,7 +523,7 @@ def tried(runs: list[tuple[int, float, bool]]) -> Trial:
 
 def test_trial_compares_typical_times() -> None:
     def of(line: float, interpreted: float) -> Trial:
-        """A run in five is held up, of whichever kind."""
+        """One run in five, of either kind, is delayed."""
         runs = [(5, line, False), (5, interpreted, True)] * _TRIALS
         return tried([(size, 50.0 if i % 5 == 2 else took, kind) for i, (size, took, kind) in enumerate(runs)])
 
@@ -582,7 +582,7 @@ async def test_failed_runs_do_not_count_in_a_trial(monkeypatch: pytest.MonkeyPat
 
 
 async def test_only_the_interpreter_runs_two_heavy_branches_at_once() -> None:
-    """What a trial is about: two calls that wait for one another to be begun end only if both are begun."""
+    """This is the reason for trials: two calls that wait for each other end only if both have begun."""
     g = GraphBuilder()
     g.placeholder("x", shape=None)
     one, two = gates.ThreadGate(), gates.ThreadGate()

@@ -1,4 +1,4 @@
-"""Feeds and fetches in the memory of devices: nothing goes through the host that need not, and nobody is surprised."""
+"""Feeds and fetches in the memory of devices: no needless copy through the host, and no shared memory by surprise."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIM = "/device:SIM:0"
 
 
 class Copies:
-    """What was copied between host and devices."""
+    """Records copies between host and devices."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, kind: type) -> None:
         self.made: list[str] = []
@@ -299,7 +299,7 @@ async def test_fetched_device_array_belongs_to_the_caller(cupy: Any) -> None:
 
 
 async def test_streams_wait_for_one_another_and_the_host_for_none(cupy: Any) -> None:
-    """The user's stream is waited for by what uses a feed, and waits itself for what it is given."""
+    """Users of a feed wait for the user's stream, which waits for the fetched values."""
     async with aexec.Session(graph_on("/device:GPU:0")) as session:
         call = session.make_callable(
             "y:0", ["x:0"], feed_devices={"x:0": GPU}, fetch_devices={"y:0": GPU}, fetch_skip_sync=True

@@ -1,4 +1,4 @@
-"""Values of types that a program registers, in the place of arrays."""
+"""Feeds of types that a program registers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays of other libraries as feeds: without a copy where their memory is laid out so, refused by what they are."""
+"""Arrays of other libraries as feeds: without a copy where their layout allows it; unsupported ones are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FLOATS = np.array([1.5, 2.5], np.float32)
 
 
 def fed(value: Any, dtype: Any = "float32") -> Any:
-    """What goes in where a value is fed."""
+    """The array that a kernel gets for a fed value."""
     return FeedSpec("x:0", as_dtype(dtype)).convert(value)
 
 
@@ -172,7 +172,7 @@ async def test_long_conversions_are_made_in_a_thread(monkeypatch: pytest.MonkeyP
 
 
 class Bits:
-    """A tensor with what is used of PyTorch's."""
+    """A tensor with the methods of PyTorch's that aexec uses."""
 
     requires_grad = True
 
@@ -217,7 +217,7 @@ class Bits:
 
 
 class TestTorch:
-    """With a stand-in: what a tensor of PyTorch can and cannot."""
+    """Tensors of PyTorch, by a stand-in."""
 
     @pytest.fixture(autouse=True)
     def torch(self, monkeypatch: pytest.MonkeyPatch) -> Any:

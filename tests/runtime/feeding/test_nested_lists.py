@@ -1,4 +1,4 @@
-"""Arrays of nested lists are what NumPy makes of them, however many pieces they are made in."""
+"""Arrays of nested lists are those that NumPy makes, in however many pieces they are made."""
 
 from __future__ import annotations
 

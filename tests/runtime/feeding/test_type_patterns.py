@@ -1,4 +1,4 @@
-"""What is found for a value: by class, by name of a class, by predicate; the last first."""
+"""Lookup of a value by class, by name of a class, or by predicate; the last registration first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions whose bodies run on several devices: results, what is copied, state, errors, cancelling, what is seen."""
+"""Functions whose bodies run on several devices: results, copies, state, errors, cancellation, traces."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Copies:
     across: list[str] = field(default_factory=list)
 
     def counts(self) -> tuple[int, int, int]:
-        """And forget them."""
+        """Return the counts and reset them."""
         found = len(self.into), len(self.out), len(self.across)
         for each in (self.into, self.out, self.across):
             each.clear()
@@ -186,7 +186,7 @@ def variable(g: GraphBuilder, device: str = SIM, value: float = 0.0) -> None:
 
 
 def add_to(name: str = "AddTo", op: str = "AddV2") -> proto.FunctionDef:
-    """The variable becomes itself and `x`, and is returned."""
+    """Adds `x` to the variable and returns its value."""
     body = [
         ("old", "ReadVariableOp", ["v"], {"dtype": F}),
         ("new", op, ["old:value:0", "x"], {"T": F}),
@@ -272,7 +272,7 @@ class TestVariables:
             assert await opened.run("read:0", {"x:0": 8.0}) == 8 + 12 + 14
 
     async def test_variable_goes_where_the_functions_that_use_it_have_kernels(self) -> None:
-        """However deep the functions are that use it; an error names what in them it is."""
+        """Functions at any depth count; an error names the node in them."""
         body = [("n", "TestTakesRows", ["v", "i"], {})]  # which SIM has not
         inner = function_def("Inner(v: resource, i: int32) -> y: float", body=body, ret={"y": "n:y:0"})
         outer = function_def(
@@ -295,7 +295,7 @@ class TestVariables:
 
     @pytest.mark.parametrize("branches", [False, True])  # in calls one after another, or in the branches of one
     async def test_variable_goes_where_every_call_of_a_function_has_kernels(self, branches: bool) -> None:
-        """By its attrs: what it calls."""
+        """The attrs of a call decide which functions it calls."""
         takes = function_def(
             "Takes(v: resource, i: int32) -> y: float",
             body=[("n", "TestTakesRows", ["v", "i"], {})],  # which SIM has not
@@ -358,7 +358,7 @@ class TestErrors:
                 assert await opened.run("w:0", {"x:0": 8.0}) == 1
 
     async def test_kernel_that_fails_after_its_function_has_ended_fails_the_step(self) -> None:
-        """What devices do for a function is waited for at the end of the step."""
+        """The end of the step waits for the work that devices do for a function."""
         unused = function_def(
             "Unused(v: resource, x: float)",
             body=[("n", "Square", ["x"], {"T": F}), ("s", "AssignVariableOp", ["v", "n:y:0"], {"dtype": F})],
@@ -394,7 +394,7 @@ class TestErrors:
 
 class TestSteps:
     async def test_calls_of_one_function_at_the_same_time(self) -> None:
-        """What each of their partitions sends is its own."""
+        """The partitions of each call have their own transfers."""
         gate = gates.Gate()
         body = [
             ("a", "Neg", ["x"], {"T": F}),

@@ -327,7 +327,7 @@ class TestBranches:
             await run(g, "y:0", x=5, p=True)
 
     async def test_branches_of_other_types(self) -> None:
-        """Refused when the kernel is built, whichever branch would be taken."""
+        """They are refused when the kernel is built, whichever branch would be taken."""
         g = graph(ADD, POSITIVE)
         g.placeholder("i", I, [])
         g("if", "If", "p", "x", then_branch=calls("AddOne"), else_branch=calls("Positive"), **IF)
@@ -386,7 +386,7 @@ class TestLoops:
 
     @pytest.mark.parametrize("bounds", [(0, 5, 0), (0, 5, -1), (5, 0, 0), (5, 0, 1), (5, 5, 0), (5, 5, -1), (0, 0, 3)])
     async def test_for_that_cannot_reach_its_limit_is_refused(self, bounds: tuple[int, int, int]) -> None:
-        """It does nothing if there is nothing to do, whatever its step."""
+        """A loop whose start is its limit does nothing, whatever its step."""
         body = function_def("AddIndex(i: int32, x: int32) -> y: int32", body=[], ret={"y": "x"})
         g = graph(body)
         for name, value in zip(("start", "limit", "delta"), bounds, strict=True):
@@ -414,7 +414,7 @@ class TestLoops:
 
     @pytest.mark.parametrize("empty", [True, False])
     async def test_empty_loop_lets_others_run(self, empty: bool) -> None:
-        """A body without nodes ends at once, a thousand million times over."""
+        """A body without nodes ends at once; there are a thousand million iterations."""
         nothing = function_def("Nothing(i: int32)", body=[], ret={})
         same = function_def("Same(i: int32, x: int32) -> y: int32", body=[], ret={"y": "x"})
         g = graph(nothing, same)
@@ -540,7 +540,7 @@ class TestLargeBodies:
 
 
 class TestPassesInBodies:
-    """What a body calls is inlined in it, as what a request calls is in the request."""
+    """Calls in a body are inlined in it, as calls in a request are."""
 
     @pytest.mark.parametrize("passes", [(), tuple(PASSES)])
     async def test_loop_body_that_calls_is_inlined(self, passes: tuple[str, ...]) -> None:
@@ -593,7 +593,7 @@ async def test_gradient_of_other_types_is_refused_by_name() -> None:
 
 
 async def test_extension_keeps_the_state_of_functions() -> None:
-    """A generator goes on where it was, for calls that were there and for new ones."""
+    """A random generator continues where it was, for old calls and for new ones."""
     draw = function_def(
         "Draw(x: int32) -> y: float",
         body=[
@@ -625,7 +625,7 @@ async def test_extension_keeps_the_state_of_functions() -> None:
 
 
 def nested_gradients(depth: int, times: int = 1) -> GraphBuilder:
-    """F0 = x * x, F1 = x * F0'(x), …, where each says its gradient so many times; the node `y` is the last one's."""
+    """F0 = x * x, F1 = x * F0'(x), …, each with this many gradient nodes; the node `y` calls the last."""
     g = GraphBuilder()
     library = g.graph_def.library
     body = [("m", "Mul", ["x", "x"], {"T": F})]

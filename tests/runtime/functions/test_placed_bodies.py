@@ -1,4 +1,4 @@
-"""Where the nodes of functions run: inlined ones where they or their call ask to be, others on the host."""
+"""Devices of nodes in functions: inlined nodes follow their own or their call's request; others run on the host."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ async def test_calls_that_ask_for_nothing_stay_on_the_host() -> None:
 
 
 async def test_kernels_of_bodies_are_the_same_for_every_plan() -> None:
-    """Their state is the session's: numbers go on where another request left them."""
+    """Their state belongs to the session: random numbers continue where another request left off."""
     g = GraphBuilder()
     g.const("shape", np.array([2], np.int32))
     f = g.graph_def.library.function.add()

@@ -1,4 +1,4 @@
-"""Steps whose reads and updates no edge puts in an order: training, branches, loops, queues, parts, functions."""
+"""Steps whose reads and updates have no order by edges: training, branches, loops, queues, partial runs, functions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def variables(**values: float) -> GraphBuilder:
 
 
 async def runs(g: GraphBuilder, fetches: list[str], count: int = 4, **settings: Any) -> list[list[float]]:
-    """What so many runs give."""
+    """The results of this many runs."""
     targets = settings.pop("targets", [])
     async with aexec.Session(g.graph(), config=config(**settings)) as session:
         await session.run([], targets=["init"])
@@ -47,7 +47,7 @@ async def runs(g: GraphBuilder, fetches: list[str], count: int = 4, **settings: 
 
 @pytest.mark.parametrize("use_resource", [False, True])
 def test_gradients_are_those_of_the_weights_before_the_step(use_resource: bool) -> None:
-    """Of three layers, with an optimiser that does not wait for all gradients."""
+    """The model has three layers; its optimiser does not wait for all gradients."""
     drawn = np.random.RandomState(0)
     first = [drawn.randn(4, 5), drawn.randn(5, 5), drawn.randn(5, 2)]
     x = drawn.rand(8, 4)
@@ -111,7 +111,7 @@ async def test_read_in_an_untaken_branch_delays_no_update() -> None:
 
 
 async def test_read_behind_a_merge_follows_the_update() -> None:
-    """The Merge takes what does not depend on the update."""
+    """The Merge takes the input that does not depend on the update."""
     g = variables(v=1)
     g.placeholder("p", dtypes.bool_, [])
     g("u", "AssignAdd", "v", "one", T=F)
@@ -175,7 +175,7 @@ async def test_read_beside_the_initializer_finds_no_value() -> None:
 
 @pytest.mark.parametrize("parallel_iterations", [1, 10])
 async def test_updating_loop_runs_its_iterations_in_turn(parallel_iterations: int) -> None:
-    """In each the variable is read, by a node that takes nothing else, before it grows."""
+    """In each iteration a node without other inputs reads the variable before the update."""
     g = variables(v=1)
     for name, value in (("zero", 0), ("three", 3)):
         g.const(name, np.float32(value))
@@ -202,7 +202,7 @@ async def test_updating_loop_runs_its_iterations_in_turn(parallel_iterations: in
 
 
 async def test_variable_is_read_in_every_iteration() -> None:
-    """A compiled loop calls what gives the same in every iteration only once."""
+    """A compiled loop computes loop invariants only once; a read of a variable is none."""
     g = variables(v=1)
     g.const("zero", np.float32(0))
     g.const("three", np.float32(3))
@@ -243,7 +243,7 @@ async def test_call_takes_the_value_of_a_reference(graph_passes: tuple[str, ...]
 
 
 async def test_fused_node_reads_when_its_parts_would() -> None:
-    """The product reads the weights before their update, to which the sum comes afterwards."""
+    """The product reads the weights before their update; the sum comes after it."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [2, 2], name="x")
         w = aexec.Variable(np.eye(2, dtype=np.float32), name="w")

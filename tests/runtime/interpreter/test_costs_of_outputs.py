@@ -1,4 +1,4 @@
-"""What a call makes counts, not only what it is given: nothing large is made on the loop, nor waited for in vain."""
+"""The cost of a call counts its outputs, too: large ones are made in threads, and small ones on the loop."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ LARGE = 3000
 
 @pytest.fixture(autouse=True)
 def _nothing_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine any call on the loop may look slow, and the next one would be made in a thread."""
+    """No correction by measurement: on a busy machine any call may look slow and send the next one to a thread."""
     monkeypatch.setattr(node_runner, "correct_estimate", lambda *_: None)
 
 
 def outer(shape: Any) -> aexec.Graph:
-    """z = x + y, which broadcast; nothing is known of the shapes but that."""
+    """z = x + y, broadcast, with placeholders of these shapes."""
     with aexec.Graph() as graph:
         x, y = (aexec.placeholder("float32", shape, name=name) for name in "xy")
         ops.add_v2(x, y, name="z")
@@ -90,7 +90,7 @@ async def test_work_per_element_in_python_is_done_in_a_thread(name: str) -> None
 
 @pytest.mark.parametrize("compiled", [False, True])
 async def test_cost_of_ordinary_values_does_not_lower_that_of_others(compiled: bool) -> None:
-    """Of 0.5 each element takes 4 µs here, of large numbers 60 ns."""
+    """An element takes 4 µs for 0.5, and 60 ns for large numbers."""
     with aexec.Graph() as graph:
         a, x = (aexec.placeholder("float32", [None], name=name) for name in "ax")
         ops.igammac(a, x, name="y")
@@ -131,7 +131,7 @@ async def test_slow_derivative_of_few_numbers_is_computed_in_a_thread() -> None:
 
 @pytest.mark.parametrize(("transposed", "in_a_thread"), [("x", True), ("y", False)])
 async def test_cost_of_a_product_depends_on_the_transposed_factor(transposed: str, in_a_thread: bool) -> None:
-    """Of two [3, 1000] one way has nine elements, the other a million."""
+    """The product of two [3, 1000] matrices has nine elements or a million."""
     with aexec.Graph() as graph:
         x, y = (aexec.placeholder("int64", [1, 3, 1000], name=name) for name in "xy")
         ops.batch_mat_mul_v2(x, y, adj_x=transposed == "x", adj_y=transposed == "y", name="z")

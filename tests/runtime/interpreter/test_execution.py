@@ -92,7 +92,7 @@ def nested_loops() -> GraphBuilder:
 
 
 def plan_of(graph: Graph, fetches: list[str], feeds: tuple[str, ...] = ()) -> Plan:
-    """A plan whose kernels are only ever looked at."""
+    """A plan whose kernels are not called."""
 
     def no_kernel(_: Node) -> BuiltKernel:
         return BuiltKernel(lambda *inputs: None, False)
@@ -215,7 +215,7 @@ class TestWhereKernelsRun:
     async def test_first_call_is_made_in_a_thread_unless_it_is_very_light(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Its estimate may be far too low: then it does not hold the loop even once."""
+        """The estimate may be far too low; so the first call must not hold the loop."""
         monkeypatch.setattr(node_runner, "correct_estimate", lambda *_: None)  # on a busy machine any may look slow
         ran_in: list[bool] = []
         here = threading.current_thread()
@@ -241,7 +241,7 @@ class TestWhereKernelsRun:
 
     @pytest.mark.parametrize("op", ["Pad", "PadV2", "MirrorPad"])
     async def test_failing_estimate_leaves_the_error_to_the_kernel(self, op: str) -> None:
-        """Whoever estimates has not checked the inputs: here, that there is a row for each dimension."""
+        """An estimate does not check the inputs; here paddings lack a row for a dimension."""
         with aexec.Graph() as graph:
             x = aexec.placeholder("float32", name="x")
             paddings = aexec.placeholder("int32", name="paddings")
@@ -259,7 +259,7 @@ class TestWhereKernelsRun:
 
     @pytest.mark.default_executor
     async def test_kernel_measured_as_slow_goes_to_a_thread(self) -> None:
-        """Whatever its estimate says, and without any input too."""
+        """Measurement overrides the estimate, also for a kernel without inputs."""
         ran_in: dict[str, str] = {}
 
         def slow(c: Any) -> Any:
@@ -291,7 +291,7 @@ class TestWhereKernelsRun:
 
     @pytest.mark.default_executor
     async def test_interrupted_call_makes_few_detours_through_threads(self) -> None:
-        """It took long because the machine did something else: those after it show that."""
+        """The call was slow because the machine was busy; later calls show that."""
         ran_in: list[str] = []
 
         def interrupted(c: Any) -> Any:
@@ -316,7 +316,7 @@ class TestWhereKernelsRun:
 
     @pytest.mark.default_executor
     async def test_waiting_for_a_thread_does_not_count_as_work(self) -> None:
-        """Two kernels held up in the queue behind others are not taken for heavier than they are."""
+        """The time that kernels wait for a thread does not raise their estimates."""
         first, second = gates.ThreadGate(), gates.ThreadGate()
         g = GraphBuilder()
         g.const("c", np.float32(1))
@@ -344,7 +344,7 @@ class TestWhereKernelsRun:
             assert next(n for n in plan.plan.nodes if n.name == "heavy").estimate.scale < 1
 
     async def test_cost_of_a_variable_is_that_of_its_value(self) -> None:
-        """A cost function is asked about the matrix, not about the cell that a ref edge carries."""
+        """A cost function gets the matrix, not the cell that a ref edge carries."""
         g = GraphBuilder()
         g("v", "VariableV2", shape=PartialTensorShape([2, 2]), dtype=F)
         g.const("value", np.eye(2, dtype=np.float32))

@@ -1,4 +1,4 @@
-"""Outputs written over inputs: of random graphs nobody can tell, and memory stays what somebody still has."""
+"""Outputs written over inputs: results of random graphs do not change, and shared arrays are not overwritten."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def run(graph: aexec.Graph, fetches: Any, feeds: dict[str, Any]) -> Any:
 
 
 async def results(nodes: list[Node], chosen: list[int], *, heavy: int) -> list[list[bytes]]:
-    """What two runs fetch; every `heavy`-th call is made in a thread."""
+    """The results of two runs; every `heavy`-th call is made in a thread."""
     graph, names = build(nodes, SHAPE)
     calls = 0
 
@@ -129,7 +129,7 @@ register_op("TestOverwrite(x: float32) -> y: float32")
 
 
 class Overwriting:
-    """`TestOverwrite`: the array that it was given last, and when it goes on."""
+    """`TestOverwrite`: its last input array, and the event by which it goes on."""
 
     def __init__(self) -> None:
         self.entered = threading.Event()

@@ -116,7 +116,7 @@ async def test_loop_is_free_while_a_large_graph_is_placed_and_planned() -> None:
 
 @pytest.mark.parametrize("called", [False, True])
 async def test_loop_is_free_while_a_node_of_very_many_outputs_is_planned(called: bool) -> None:
-    """Also in a function, which is small by the number of its nodes."""
+    """The test covers a function, too, which has few nodes."""
     attrs = {"num_split": 20_000, "T": dtypes.float32}
     g = GraphBuilder()
     g.placeholder("x")
@@ -137,7 +137,7 @@ async def test_loop_is_free_while_a_node_of_very_many_outputs_is_planned(called:
 
 
 async def test_loop_is_free_while_a_graph_is_placed_by_costs() -> None:
-    """It takes several times as long, so that smaller graphs are not placed on the loop."""
+    """Placement by costs takes several times as long, so even small graphs are placed in a thread."""
     for costs, beside in ((None, False), (aexec.CostModel(), True)):
         session = aexec.Session(negations(500), config=aexec.SessionConfig(cost_model=costs))
         turns, _ = await turns_during(session.__aenter__())

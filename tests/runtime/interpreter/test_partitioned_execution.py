@@ -1,4 +1,4 @@
-"""Requests whose nodes are on several devices: results, errors, cancelling, partial runs, what one can see inside."""
+"""Requests whose nodes are on several devices: results, errors, cancellation, partial runs, dumps."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def test_loops_over_devices(
 @pytest.mark.parametrize("iterations", [0, 1, 25])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_loop_invariant_is_sent_in_every_iteration(iterations: int, kind: str) -> None:
-    """From a device where nothing goes round but what is sent from there."""
+    """The invariant is computed on a device that has no other node of the loop."""
     g = counting_loop(parallel_iterations=3)
     g("doubled", "AddV2", "enter_one", "enter_one", device="/cpu:1", T=dtypes.int32)
     g("again", "Sub", "doubled", "enter_one", device="/cpu:2", T=dtypes.int32)
@@ -121,7 +121,7 @@ async def test_loop_invariant_is_sent_in_every_iteration(iterations: int, kind: 
 
 
 async def test_device_with_an_unfinished_loop_is_done_when_nothing_is_left() -> None:
-    """Even if it has done the last of it in the turn of the device that it got a value from."""
+    """This holds even if its last node ran in the turn of the device that sent the value."""
     g = GraphBuilder()
     g.placeholder("x")
     g.placeholder("p", dtypes.bool_)
@@ -193,7 +193,7 @@ async def test_untaken_branch_is_dead_on_other_devices(taken: bool, kind: str) -
 
 
 async def test_dead_result_does_not_stop_other_devices() -> None:
-    """As on one device: what else was asked for is done before the error is told."""
+    """As on one device, the other fetches are computed before the error is raised."""
     gate = gates.Gate()
     g = GraphBuilder()
     g.placeholder("p", dtypes.bool_)
@@ -233,7 +233,7 @@ async def test_error_on_one_device_stops_the_others(made_rendezvous: list[Rendez
 
 
 async def floats_round_a_loop(kind: str) -> Any:
-    """`x` is halved and negated on two devices while it is more than one, by what a third says."""
+    """A loop that halves and negates `x` on two devices while a third device finds it above one."""
     g = GraphBuilder()
     frame = {"frame_name": b"w", "T": F}
     g.placeholder("x")

@@ -292,7 +292,7 @@ class TestLoops:
         assert m.state.root.iterations == {}
 
     def test_next_iteration_waits_for_the_last_with_one_at_a_time(self) -> None:
-        """With one iteration at a time, all of it must be over before the next begins."""
+        """With `parallel_iterations` 1, all of an iteration must end before the next begins."""
         g = counting_loop(1)
         g("slow", "Identity", "body", T=I)
         m = Machine(g, ["result:0"], {"n:0": 2}, ["slow"])
@@ -317,7 +317,7 @@ class TestLoops:
         assert m("loop/0/slow").possible == {"loop/2/merge"}
 
     def test_constants_come_in_late_to_all_iterations(self) -> None:
-        """A loop invariant that comes when iterations are under way reaches each of them, and the later ones."""
+        """A loop invariant that arrives late reaches all current and later iterations."""
         g = GraphBuilder()
         ints(g, "n", "k")
         g.const("zero", 0, I)
@@ -406,7 +406,7 @@ class TestLoops:
         assert m.results == list(interpret((program,), {"x": 3, "y": 2, "z": 0}).values())
 
     def test_iteration_without_ready_nodes_finishes(self) -> None:
-        """A value goes on to the next iteration, where it waits for one that never comes."""
+        """A value enters the next iteration, where its node waits for another that never comes."""
         g = GraphBuilder()
         ints(g, "x")
         g("enter", "Enter", "x", T=I, frame_name=b"loop")
@@ -542,7 +542,7 @@ IN_PLACE = {
 
 
 def held(node: ast.AST, aliases: Mapping[str, str]) -> str | None:
-    """The attribute of the propagator's that an expression is, or is part of."""
+    """The attribute of the propagator to which an expression belongs."""
     while isinstance(node, ast.Subscript | ast.Starred):
         node = node.value
     if isinstance(node, ast.Name):
@@ -552,7 +552,7 @@ def held(node: ast.AST, aliases: Mapping[str, str]) -> str | None:
 
 
 def bindings(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """What an assignment binds to what; those of `a, b = c, d` one by one."""
+    """The targets and values of an assignment; pairs for `a, b = c, d`."""
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
         for left, right in zip(target.elts, value.elts, strict=True):
             yield from bindings(left, right)
@@ -586,7 +586,7 @@ def written(function: ast.AST) -> set[str]:
 
 
 def writers(name: str, text: str) -> dict[tuple[str, str], set[str]]:
-    """Functions of a module that write to what the propagator holds, with what they write to."""
+    """The functions of a module that write to the propagator's attributes, with these attributes."""
     functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     found = {(name.rpartition(".")[2], function.name): written(function) for function in functions}
     return {key: names for key, names in found.items() if names}
@@ -594,7 +594,7 @@ def writers(name: str, text: str) -> dict[tuple[str, str], set[str]]:
 
 class TestClosedness:
     def test_only_the_propagator_and_known_methods_write_to_it(self) -> None:
-        """Who imports none of these two rooms can come by none of its parts."""
+        """Only modules that import one of these two rooms can reach the propagator."""
         found: dict[tuple[str, str], set[str]] = {}
         for name, path in modules().items():
             text = path.read_text(encoding="utf-8")
@@ -625,7 +625,7 @@ class TestClosedness:
         assert not writers("m", f"def f(self): {line}")
 
     def test_propagator_knows_nothing_of_asyncio(self) -> None:
-        """Nor does any module of the runtime that it imports, or that those do."""
+        """The same holds for all modules of the runtime that it imports, directly or not."""
         sources = {name: path for name, path in modules().items() if name.startswith("aexec.runtime.")}
         known: set[str] = set()
         todo = [PropagatorState.__module__]

@@ -37,7 +37,7 @@ async def sim() -> AsyncIterator[SimulatedDevice]:
 
 
 def chain(length: int) -> Graph:
-    """`x`, then so many nodes `n0`, `n1`, … that each take the square root."""
+    """`x`, then this many nodes `n0`, `n1`, …, each a square root."""
     g = GraphBuilder()
     g.placeholder("x")
     last = "x"
@@ -75,7 +75,7 @@ class TestRunning:
         assert (y.tolist(), more.tolist()) == ([3, 2], [6, 4])
 
     async def test_calls_are_queued_without_waits_between_nodes(self, sim: SimulatedDevice) -> None:
-        """All is queued while the first call is still held."""
+        """All calls are queued while the first is still held."""
         plan = plan_on(sim, chain(20), ("x:0",), ("n19:0",))
         stall = sim.faults.stall(node="n0")
         run = asyncio.ensure_future(run_plan(plan, [sim.copy_in(X, node="x")]))
@@ -128,7 +128,7 @@ class TestFailing:
         assert y.tolist() == [3, 2]
 
     async def test_error_after_the_last_queued_call_fails_the_step(self, sim: SimulatedDevice) -> None:
-        """Nobody but the step's end waits for it."""
+        """Only the end of the step waits for the call."""
         sim.faults.fail(node="n2", error=ValueError("late"))
         with pytest.raises(errors.UnknownError, match="ValueError: late") as caught:
             await run_on(sim, chain(3), ["n2:0"], {"x:0": X})

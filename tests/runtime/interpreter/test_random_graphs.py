@@ -83,7 +83,7 @@ def expected_output(node: Node, inputs: list[Any], controls_dead: bool, actual: 
 
 
 def outputs_of(node: Node, noted: Any) -> Any:
-    """What the machine noted of a node, as a tuple of outputs, or None if it was dead."""
+    """The outputs of a node that the machine recorded, as a tuple; None if it was dead."""
     if node.op in ("NoOp", "ControlTrigger"):
         return () if noted != "dead" else None
     if noted is None:

@@ -30,7 +30,7 @@ NOT_INLINED = tuple(sorted(set(INLINED) - {"function_inlining"}))
 
 
 def wanted(program: StateProgram) -> tuple[list[Any], bool]:
-    """What runs give and leave, and whether calls of functions are in contradiction to one another."""
+    """The expected results and final variables, and whether function calls contradict one another."""
     chances = random.Random(program.seed)
     state, found, contradicts = program.state, [], False
     for number in range(RUNS):

@@ -1,4 +1,4 @@
-"""What a Recv that waits does with what comes, on whichever thread, and whatever its execution does meanwhile."""
+"""Delivery of a value to a waiting Recv, from any thread, to an idle or a busy execution."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VALUE = Received(np.ones(2, np.float32))
 
 
 class Execution:
-    """Notes how it is told."""
+    """Records how a value is delivered."""
 
     def __init__(self, *, idle: bool) -> None:
         self.environment: Any = SimpleNamespace(loop=asyncio.get_running_loop())

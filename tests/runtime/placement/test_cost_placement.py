@@ -53,7 +53,7 @@ def placed(
 
 
 def groups_of(at: Mapping[str, str]) -> set[frozenset[str]]:
-    """Which nodes are on one device, whichever that is."""
+    """The sets of nodes that share a device."""
     return {frozenset(name for name in at if at[name] == device) for device in at.values()}
 
 
@@ -77,7 +77,7 @@ class TestKnownBest:
         assert at["a1"] == "CPU:0"  # the first among equals
 
     def test_node_stays_where_a_copy_costs_more_than_it_saves(self) -> None:
-        """The sum would have to wait for the copy, but the simulation looks no further than one node."""
+        """The consumer would wait for the copy; the simulation looks ahead by one node only."""
         g = Nodes()
         g.neg("a", g.value("x"))
         g.neg("b", "a")
@@ -254,7 +254,7 @@ def test_constraints_hold(nodes: Nodes, soft: bool, times: list[int], copy: floa
 @given(st.lists(st.integers(0, 20), min_size=3, max_size=3), st.data())
 @settings(deadline=None, max_examples=50)
 def test_parts_that_are_placed_one_after_another(cut: list[int], data: st.DataObject) -> None:
-    """As by `extend`: what is placed stays, and later nodes go beside it."""
+    """As in `extend`: placed nodes stay, and later nodes go beside them."""
     nodes = data.draw(graphs())
     graph = nodes.graph()
     placer = Placer(make_devices({"CPU": 4}), soft=True, costs=CostModel())

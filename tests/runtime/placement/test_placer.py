@@ -1,4 +1,4 @@
-"""Where nodes are placed, and what is refused, with TensorFlow's answers for the same graphs on four CPUs."""
+"""Placement and its refusals, compared with TensorFlow's answers for the same graphs on four CPUs."""
 
 from __future__ import annotations
 
@@ -426,7 +426,7 @@ def graphs(draw: st.DrawFn) -> Nodes:
 
 
 def broken_constraints(graph: aexec.Graph, at: dict[str, str], *, soft: bool) -> list[str]:
-    """What a placement does not keep: nothing, unless softly and for requests and groups."""
+    """The constraints that a placement violates; with soft placement, requests and groups may be violated."""
     found = []
     for node in graph:
         device = DeviceName.parse(at[node.name])

@@ -1,4 +1,4 @@
-"""Regions that a GPU captures: the same answers as without, from memory that nobody else sees."""
+"""Regions captured on a GPU: the same results as without, from memory of their own."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def test_nodes_that_cannot_be_captured_run_by_themselves(
 
 
 def doubtful(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> aexec.Graph:
-    """A chain with one node in it that looks at values."""
+    """A chain with one node that reads values on the host."""
     sin = cupy.sin
     monkeypatch.setattr(cupy, "sin", lambda x, *more, **named: sin(x, *more, **named) if bool(x[0]) else x)
     with aexec.Graph() as graph:

@@ -1,4 +1,4 @@
-"""Plans whose regions a delegate runs: the same answers and ends as without, whatever the delegate does."""
+"""Plans with delegated regions: the same results and errors as without, whatever the delegate does."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def named() -> aexec.SessionConfig:
 
 @pytest.fixture
 def delegate(monkeypatch: pytest.MonkeyPatch) -> Iterator[NumpyDelegate]:
-    """One that is used for regions of any size where it is named."""
+    """A delegate that runs regions of any size if it is named."""
     monkeypatch.setattr(delegated, "NAMED_HOPS", 0)
     with numpy_delegate() as made:
         yield made
@@ -41,7 +41,7 @@ def delegate(monkeypatch: pytest.MonkeyPatch) -> Iterator[NumpyDelegate]:
 
 @pytest.fixture
 def by_itself(delegate: NumpyDelegate, monkeypatch: pytest.MonkeyPatch) -> NumpyDelegate:
-    """Sessions that choose by themselves have this delegate alone, and find any region worth it."""
+    """The only delegate for sessions with `auto`, for which every region is large enough."""
     monkeypatch.setattr(delegated, "delegate_names", lambda: ("numpy",))
     monkeypatch.setattr(delegated, "WORTH_HOPS", 0)
     monkeypatch.setattr(delegated, "LOOK_AT", 2)  # before these light plans are run at once
@@ -49,7 +49,7 @@ def by_itself(delegate: NumpyDelegate, monkeypatch: pytest.MonkeyPatch) -> Numpy
 
 
 def model() -> aexec.Graph:
-    """`(-x * 2 + 1)`, then something that the delegate does not know, then two more."""
+    """`-x * 2 + 1`, then a node that the delegate does not support, then two more."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [None, 3], name="x")
         a = aexec.ops.mul(aexec.ops.neg(x), 2.0, name="a")
@@ -225,7 +225,7 @@ async def test_refused_shapes_run_by_their_nodes(delegate: NumpyDelegate) -> Non
 
 
 async def test_errors_of_a_region_are_those_of_its_nodes(delegate: NumpyDelegate) -> None:
-    """The delegate fails in its own words; the node's are what comes out."""
+    """The delegate fails with its own message; the run raises the node's error."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [None], name="x")
         wrong = aexec.ops.reshape(aexec.ops.neg(x), [2, 2], name="wrong")
@@ -557,7 +557,7 @@ async def test_trace_shows_the_region_as_one_node_with_its_ops(delegate: NumpyDe
 
 
 async def test_partial_run_has_no_regions(delegate: NumpyDelegate) -> None:
-    """A region would wait for all that its members are fed."""
+    """A region would wait for all feeds of its members."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [], name="x")
         z = aexec.placeholder("float32", [], name="z")
@@ -573,7 +573,7 @@ async def test_partial_run_has_no_regions(delegate: NumpyDelegate) -> None:
 
 
 async def test_regions_do_not_span_a_queue(delegate: NumpyDelegate) -> None:
-    """What is put into a queue and what is made of what comes out of it are neighbours, and yet two regions."""
+    """The nodes before an enqueue and after a dequeue are neighbours, but must not be one region."""
     g = GraphBuilder()
     g.placeholder("x", F, [])
     g("queue", "FIFOQueueV2", component_types=[F], capacity=1)
@@ -627,7 +627,7 @@ async def test_new_plans_have_no_regions_once_delegation_stops(delegate: NumpyDe
 async def test_named_delegate_is_not_used_where_it_is_slower(
     dims: list[int | None], regions: int, delegate: NumpyDelegate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unless a size is unknown: it may be large."""
+    """With an unknown size it is used, because the size may be large."""
     monkeypatch.setattr(delegated, "NAMED_HOPS", 1)
     with aexec.Graph() as graph:
         aexec.ops.neg(aexec.ops.exp(aexec.placeholder("float32", dims, name="x")), name="y")

@@ -1,4 +1,4 @@
-"""What graph passes made of a request can be looked at: from a session, and from the command line."""
+"""Reports of graph passes, from a session and from the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planning: small graphs on the loop, until that takes too long; what it takes of memory is the session's."""
+"""Planning: small graphs on the loop, within a time limit; its memory counts in the session."""
 
 from __future__ import annotations
 

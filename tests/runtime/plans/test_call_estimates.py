@@ -1,4 +1,4 @@
-"""Estimates of what calls take are corrected by what they took, and not by what else the machine did meanwhile."""
+"""Estimates of calls are corrected by measurements, but not by interruptions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ X = (np.ones(9_999, np.float32),)  # 10 µs by its estimate: for it as a whole c
 
 @pytest.fixture
 async def node() -> AsyncIterator[PlanNode]:
-    """Of which one call was measured, and took what was expected."""
+    """A node with one measured call, which took the estimated time."""
     with aexec.Graph() as graph:
         aexec.ops.neg(aexec.placeholder("float32", None, name="x"), name="y")
     async with aexec.Session(graph) as session:

@@ -30,7 +30,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "how-a-node-runs.md"
 
 
 class Form:
-    """What a plan was written as, with what has become known of its calls."""
+    """A compiled form of a plan, with facts about its calls."""
 
     def __init__(self, chunk: int = CHUNK, *, goes_on: bool = False) -> None:
         self.chunk, self.goes_on = chunk, goes_on
@@ -98,7 +98,7 @@ class Plan:
         self.policy.compiled.relieved = True  # type: ignore[union-attr, misc]
 
     def follow(self, words: Iterable[str]) -> Plan:
-        """Let this happen, one after the other; the fields agree after each."""
+        """Apply these events in order, and check the fields after each."""
         for word in words:
             getattr(self, word)()
             check(self.policy)
@@ -170,7 +170,7 @@ def test_plan_that_was_refused_takes_no_line_of_a_thread() -> None:
 
 
 def test_plan_refused_while_its_line_is_handed_over_has_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by a trial that is lost meanwhile, on the loop."""
+    """A trial on the loop is lost meanwhile, for example."""
     plan = Plan(in_thread=True).follow(COMPILED)
     refusing = Thread(target=plan.policy.refuse, args=["enough"])
 

@@ -1,4 +1,4 @@
-"""What a kernel returned is compared with what its op declares, and the error says what was expected and what came."""
+"""Outputs of kernels are compared with the declaration of the op; the error names expected and actual output."""
 
 from __future__ import annotations
 

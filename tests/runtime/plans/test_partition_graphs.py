@@ -1,4 +1,4 @@
-"""What a step is said to have run: graphs per device that can be imported, and nodes traced where they ran."""
+"""Partition graphs and traces of a step: graphs per device that can be imported, and nodes where they ran."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans: what is kept, how it is laid out, which frames it has; and requests that cannot be planned."""
+"""Plans: kept nodes, layout, frames, and requests that cannot be planned."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ F, I = dtypes.float32, dtypes.int32  # noqa: E741
 
 
 def kernel_of(node: Node) -> BuiltKernel:
-    """Kernels that are only looked at, but for constants, whose values a plan takes."""
+    """Kernels that are not called, except for constants, whose values a plan takes."""
     if node.op == "Const":
         return BuiltKernel(lambda: node.attrs["value"].array, False, 0.0)
     if node.op == "Barrier":
@@ -213,7 +213,7 @@ class TestLayout:
 class TestFramesThatDoNotFit:
     @pytest.mark.parametrize("feed", ["merge:0", "enter:0", "enter_n:0", "body:0", "cond:0", "next:0", "switch:1"])
     async def test_feed_inside_a_loop_is_refused(self, feed: str) -> None:
-        """Feeds come in the root frame; what is left of the loop is in another."""
+        """Feeds are in the root frame, but the rest of the loop is in another frame."""
         async with aexec.Session(counting_loop().graph()) as session:
             for fetch in ("result:0", "add:0"):
                 with pytest.raises(errors.InvalidArgumentError, match="inputs from different frames"):

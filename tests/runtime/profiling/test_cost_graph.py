@@ -1,4 +1,4 @@
-"""Cost graphs of runs: which runs are measured, and what the messages say."""
+"""Cost graphs of runs: which runs are measured, and the content of the messages."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class TestEveryStep:
             assert step.metadata is not None and step.metadata.cost_graph is not None
 
     async def test_remembered_requests_and_nodes_are_bounded(self) -> None:
-        """Other requests of the same nodes add nothing, and are not remembered for ever."""
+        """Other requests of the same nodes add nothing, and are forgotten in time."""
         steps = MeasuredSteps(2, 0)
         options = [steps.options(("n", i), None) for i in (*range(1001), 1, 0)]
         assert [i for i, each in enumerate(options) if each is not None] == [1001]

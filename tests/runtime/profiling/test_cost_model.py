@@ -1,4 +1,4 @@
-"""What a cost model learns from step statistics and cost graphs, and estimates."""
+"""Cost models: learning from step statistics and cost graphs, and estimates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def nodes() -> dict[str, Node]:
 
 
 def run_of(name: str, micros: float, *outputs: int, shape: tuple[int, ...] = (), **memory: Any) -> proto.NodeExecStats:
-    """A run of a node that took so long; `outputs` are bytes."""
+    """A run of a node, in microseconds; `outputs` are sizes in bytes."""
     run = proto.NodeExecStats(
         node_name=name, op_end_rel_micros=int(micros), op_end_rel_nanos=round(micros * 1e3), memory_stats=memory
     )

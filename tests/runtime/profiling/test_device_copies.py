@@ -1,4 +1,4 @@
-"""Copies between memories in traces: rows, times of their streams, and what the cost model makes of them."""
+"""Copies between memories in traces: rows, times on streams, and estimates of the cost model."""
 
 from __future__ import annotations
 

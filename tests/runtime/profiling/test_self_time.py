@@ -1,4 +1,4 @@
-"""What a watched call takes itself, on a clock that the tests turn."""
+"""Self time of watched calls, on a clock that tests advance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that are joined: what they get, who is cancelled, and what cannot be joined."""
+"""Batched calls: results, cancellation, and refusals."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ async def test_strings_are_joined() -> None:
 
 
 class Turn:
-    """Lets nobody pass before `free` is set; remembers who asked."""
+    """A turn that nobody gets before `free` is set; it records who asked."""
 
     level = 0
 

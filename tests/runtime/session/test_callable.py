@@ -1,4 +1,4 @@
-"""Callables: signatures resolved once, what they refuse, and what they survive."""
+"""Callables: requests that are resolved once, their refusals, and their lifetime."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ class TestLife:
 
 
 class TestFedAndFetched:
-    """`Session.run` answers what is fed from the feed, as TensorFlow's Python does."""
+    """`Session.run` returns a fed tensor from its feed, as TensorFlow's Python does."""
 
     async def test_fed_tensor_is_fetched_alone_and_with_others(self) -> None:
         async with aexec.Session(graph()) as session:

@@ -1,4 +1,4 @@
-"""Why a step ended: whatever it was waiting in, its caller sees the cause and not that a wait was cancelled."""
+"""Why a step ended: the caller sees the cause, in whichever wait the step was."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def causes_wait(c: Any) -> Any:
 
 @kernel("CausesSoreLoser", cost=0)
 def causes_sore_loser(c: Any) -> Any:
-    """Its wait is cancelled, and it makes an error of its own of that."""
+    """A kernel that turns the cancellation of its wait into its own error."""
     c.need_context()
 
     async def compute(context: Any) -> Any:
@@ -97,7 +97,7 @@ def _enqueue_many() -> None:
 
 
 def _enqueue_copied() -> None:
-    """So many rows that they are cut in a thread first."""
+    """The rows are so many that a thread cuts them first."""
     handle, _ = _full_queue()
     ops.queue_enqueue_many_v2(handle, [aexec.constant(np.ones(3000, np.float32))], name="waiting")
 

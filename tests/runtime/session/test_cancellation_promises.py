@@ -134,7 +134,7 @@ def _takers() -> aexec.Graph:
 @pytest.mark.parametrize("fetch", ["one:0", "many:0", "unstage:0"])
 @pytest.mark.parametrize("turns", range(6))
 async def test_value_delivered_to_a_cancelled_step_is_not_lost(fetch: str, turns: int) -> None:
-    """In each turn of the loop between the delivery and the step's end: it has the value, or nobody has taken it."""
+    """Cancelled in each turn of the loop after the delivery: the step has the value, or it was not taken."""
     async with aexec.Session(_takers()) as session:
         step = session.start(fetch)
         for _ in range(5):
@@ -155,7 +155,7 @@ async def test_value_delivered_to_a_cancelled_step_is_not_lost(fetch: str, turns
 
 
 async def test_cancelled_waiting_step_ends_in_the_same_turn() -> None:
-    """Of a thousand that are cancelled at once none is gone through again."""
+    """A thousand steps that are cancelled at once are visited once each."""
     async with aexec.Session(_takers()) as session:
         tasks = [asyncio.create_task(session.run("one:0")) for _ in range(3)]
         await asyncio.sleep(0)

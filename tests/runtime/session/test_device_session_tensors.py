@@ -1,4 +1,4 @@
-"""Session tensors in the memory of devices: they stay there from one step to the next."""
+"""Session tensors in the memory of devices, where they stay between steps."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def session(device: str, dtype: Any = F, **settings: Any) -> aexec.Session:
-    """`h` keeps twice `x`; `get` is there, and `home` on the host; `next` keeps `get` and one."""
+    """`h` keeps twice `x`; `get` is on the device and `home` on the host; `next` keeps `get` plus one."""
     there = f"/device:{device}"
     g = GraphBuilder()
     g.placeholder("x", dtype)

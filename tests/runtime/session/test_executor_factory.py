@@ -40,7 +40,7 @@ def test_unknown_executor_type_is_refused_with_the_known_ones() -> None:
 
 
 def in_place_of_neg(c: OpKernelConstruction, registered: Any) -> BuiltKernel:
-    """A kernel that says that it was here."""
+    """A kernel whose result shows that it ran in place of Neg."""
     kernel: BuiltKernel = registered(c)
     if c.op == "Neg":
         kernel.compute = lambda x: x + 100

@@ -71,7 +71,7 @@ def run_python(code: str) -> str:
 
 
 def test_loop_goes_on_during_the_first_session_and_its_first_run() -> None:
-    """At most 10 ms late where nothing else runs; a busy machine is compared with itself, and gets several tries."""
+    """The loop is at most 10 ms late; on a busy machine, three times the usual lag, in one of several tries."""
     tries: list[dict[str, Any]] = []
     for _ in range(6):
         tries.append(json.loads(run_python(FIRST_RUN)))

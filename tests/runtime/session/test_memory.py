@@ -1,4 +1,4 @@
-"""What a step held is free as soon as nobody refers to it, not when the garbage collector comes round."""
+"""Values of a step are freed when nothing refers to them, without the garbage collector."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ async def test_values_computed_in_a_thread_are_freed_with_the_step(end: str) -> 
 
 
 async def test_runs_make_no_work_for_the_collector() -> None:
-    """Nor do those whose kernels go to a thread, as any may that once took long."""
+    """This includes runs whose kernels go to a thread."""
     async with (
         aexec.Session(watched_graph("Neg")) as session,
         aexec.Session(watched_graph("TestFail")) as failing,

@@ -1,4 +1,4 @@
-"""Limits of memory: of a step, of a session; what is refused before it is made, and what the error says."""
+"""Memory limits of steps and sessions: refusals before allocation, and their errors."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ async def test_sizes_that_values_say_are_known_before() -> None:
 
 
 async def test_counted_bytes_are_python_integers() -> None:
-    """NumPy's wrap around, and JSON has none."""
+    """NumPy's integers overflow, and JSON cannot hold them."""
     with aexec.Graph() as graph:
         ops.where(aexec.placeholder("float32", [None, None], name="x"), name="y")
     metadata = aexec.RunMetadata()
@@ -199,7 +199,7 @@ async def test_scratch_beyond_the_limit_is_refused(name: str) -> None:
 
 
 async def test_scratch_counts_during_a_call() -> None:
-    """While it lasts; 8 bytes for each row of a shuffle."""
+    """A shuffle needs 8 bytes per row while it runs."""
     with aexec.Graph() as graph:
         aexec.ops.random_shuffle(aexec.placeholder("uint8", [None], name="x"), name="y")
     x = np.zeros(100_000, np.uint8)
@@ -294,7 +294,7 @@ async def test_variables_count_in_the_session() -> None:
 
 
 async def test_table_entries_and_cut_rows_count_where_each_call_is_counted() -> None:
-    """They are no arrays: objects in a dict, and views without elements."""
+    """These are no arrays, but objects in a dict and views without elements."""
     many = 10_000
     with aexec.Graph() as graph:
         table = ops.mutable_hash_table_v2(key_dtype="int64", value_dtype="int32", name="table")
@@ -410,7 +410,7 @@ async def test_sessions_may_have_a_limit_together() -> None:
 
 
 def test_memory_checks_take_a_bounded_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look that takes a second is the last for eight where there is little room, and for sixteen beside another."""
+    """After a check that takes a second there is none for eight seconds, or sixteen with two steps."""
     clock = itertools.count()
     monkeypatch.setattr(memory_accountant, "perf_counter", lambda: float(next(clock)))
     steps = [memory_accountant.StepMemory(MB, None, None, "", is_exact=False) for _ in range(2)]
@@ -503,7 +503,7 @@ def _repeated(call: KernelCall) -> tuple[list[Any], Any, Any] | None:
 
 
 def test_expected_outputs_are_no_larger_than_actual_ones() -> None:
-    """Else calls would be refused for which there is room."""
+    """Otherwise calls would be refused although there is room."""
     checked, told = set(), set()
     for call in load():
         repeated = _repeated(call)
@@ -553,7 +553,7 @@ async def test_parts_of_a_run_that_were_handed_out_are_the_callers() -> None:
 
 
 async def test_received_value_is_not_counted_again() -> None:
-    """A fed value is the caller's, on other devices of the host too."""
+    """A fed value belongs to the caller, on other devices of the host, too."""
     g = GraphBuilder()
     g.placeholder("x")
     g.const("axis", 0, dtypes.int32)
@@ -565,7 +565,7 @@ async def test_received_value_is_not_counted_again() -> None:
 
 
 def test_memory_check_of_a_line_keeps_no_value() -> None:
-    """What the line lets go of is free, so that kernels may write over it."""
+    """Values that the line releases are free, so that kernels may write over them."""
     seen: list[weakref.ref[Any]] = []
 
     def line() -> Generator[None, None, None]:
@@ -584,13 +584,13 @@ def test_memory_check_of_a_line_keeps_no_value() -> None:
 
 @pytest.mark.default_executor
 class TestManyStrings:
-    """Adding up what they take does not hold the event loop."""
+    """Measuring many strings does not hold the event loop."""
 
     MANY = 50_000
 
     @pytest.fixture
     def measured(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-        """Of each array of many strings that was added up: was it in a thread?"""
+        """For each array of many strings that was measured: True if a thread did it."""
         here, found, distinct_strings = threading.current_thread(), list[bool](), tensor_buffer._distinct_strings
 
         def noting(objects: Any) -> Any:
@@ -606,7 +606,7 @@ class TestManyStrings:
         return np.array([b"%d" % i for i in range(self.MANY)], object)
 
     async def test_strings_are_measured_once_for_all_accounts(self, measured: list[bool]) -> None:
-        """Once for all accounts together."""
+        """One measurement serves all accounts."""
         with aexec.Graph() as graph:
             ops.copy_host(aexec.placeholder("string", [None], name="x"), name="copied")
         text = self.strings
@@ -651,7 +651,7 @@ class TestManyStrings:
 
 
 class TestLongLists:
-    """Of a long list some values are looked at, and tell of the others."""
+    """A sample of a long list estimates its memory."""
 
     COUNT = 100_000
 

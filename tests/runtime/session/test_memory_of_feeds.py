@@ -1,4 +1,4 @@
-"""Memory of fed values: what has to be made for them counts for the step, and is refused before it is made."""
+"""Memory of fed values: converted arrays count in the step, and are refused before they are made."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNT = 50_000
 
 @pytest.fixture(params=["exact", "rough"], autouse=True)
 def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How the calls of the steps are counted."""
+    """The accounting of the steps' calls."""
     if request.param == "rough":
         monkeypatch.setattr(session_memory, "EXACT_BELOW", 0)
     return str(request.param)

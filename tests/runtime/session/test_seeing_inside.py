@@ -1,4 +1,4 @@
-"""What a step tells of itself: what it waits for, what runs where and since when, and a node's story."""
+"""What a step shows: its waits, its running calls with places and times, and the story of a node."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ _received: list[Any] = []
 
 @kernel("InsideRendezvous", cost=0)
 def _meet(c: Any) -> Any:
-    """Waits for what nobody sends, or fails."""
+    """Waits for a value that is never sent, or fails."""
     c.need_context()
     fails = c.attr("fails")
 

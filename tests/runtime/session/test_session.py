@@ -251,7 +251,7 @@ class TestExtend:
                 await two.run("w:0", {"x:0": X})
 
     async def test_cancelled_extension_adds_nothing_and_close_waits_for_it(self) -> None:
-        """Its thread ends where it asks next whether it is wanted; it is held before."""
+        """The thread, which is held, ends at its next check for cancellation."""
         more = GraphBuilder()
         for index in range(1000):
             more(f"more{index}", "NoOp")
@@ -280,7 +280,7 @@ class TestExtend:
         assert len(session.graph) == len(small().graph())
 
     async def test_nodes_of_a_cancelled_extension_have_no_place(self) -> None:
-        """Others get their numbers."""
+        """Other nodes get their indices."""
 
         def more(device: str) -> bytes:
             g = GraphBuilder()
@@ -497,7 +497,7 @@ class TestDeadline:
         run_virtual(main())
 
     def test_deadline_of_a_finished_run_is_forgotten(self) -> None:
-        """Its deadline is forgotten: when it passes, nothing happens."""
+        """When the deadline of a finished run passes, nothing happens."""
 
         async def main() -> None:
             g, gate = gated()
@@ -814,7 +814,7 @@ class TestWarmUp:
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_session_is_not_copied(copied: Callable[[Any], object], monkeypatch: pytest.MonkeyPatch) -> None:
-    """And says so once: nothing that was half made complains when it goes."""
+    """The refusal is one error; no half-made object raises another when it is collected."""
     ignored: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", ignored.append)
     session = aexec.Session(aexec.Graph())
@@ -825,7 +825,7 @@ def test_session_is_not_copied(copied: Callable[[Any], object], monkeypatch: pyt
 
 
 def test_unfinished_objects_are_collected_without_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that do something when they go."""
+    """Classes with a finaliser, instantiated without `__init__`."""
     ignored: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", ignored.append)
     found = [cls for cls in _classes() if "__del__" in vars(cls)]

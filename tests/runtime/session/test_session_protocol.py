@@ -37,7 +37,7 @@ WRONG_KEYS: list[dict[Any, Any]] = [{"none:0": [1.0]}, {"x:0": [1.0], "x": [1.0]
 
 
 def small() -> aexec.Graph:
-    """`y` is the square of `x`, `z` its sum with `w`; `checked` fails for what is not finite."""
+    """`y` is the square of `x`, `z` its sum with `w`; `checked` fails for values that are not finite."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [None], name="x")
         w = aexec.placeholder("float32", [None], name="w")
@@ -96,7 +96,7 @@ async def with_queue(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
 
 @pytest.fixture
 async def reference() -> AsyncIterator[aexec.Session]:
-    """The one whose words are everybody's."""
+    """The session whose messages all others must give."""
     async with aexec.Session(small()) as session:
         yield session
 
@@ -108,7 +108,7 @@ async def failure(awaitable: Awaitable[Any]) -> errors.OpError:
 
 
 def facts(error: errors.OpError) -> tuple[Any, ...]:
-    """What it says, but for the task of a cluster that it comes from."""
+    """The message and the facts of an error, without the task of the cluster."""
     message = error.message
     if message.startswith("From /job:"):
         _, _, message = message.partition(":\n")

@@ -1,4 +1,4 @@
-"""`Session.reset`: steps end, containers go, the session is used on."""
+"""`Session.reset` ends steps and clears containers; the session stays usable."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ async def test_resource_handles_are_fed_in_place_of_their_tensors() -> None:
 
 
 async def test_handles_are_fed_as_tensorflows_client_feeds_them() -> None:
-    """Its handles say `TensorHandle` as their container and have no type; its Python feeds an array of the message."""
+    """The client's handles have the container `TensorHandle` and no type; it feeds them as an array of the message."""
     async with aexec.Session(graph()) as session:
         text = (await session.run("h:0", {"x:0": [1, 2]})).decode()
         message = proto.ResourceHandleProto(device=CPU, container="TensorHandle", name=text)

@@ -1,4 +1,4 @@
-"""Steps in line: a session runs so many at a time."""
+"""`max_steps`: a session runs a limited number of steps at a time; others wait in line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several replicas that train one variable: at will, and in rounds."""
+"""Replicas that train one variable, asynchronously and synchronously."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def model() -> tuple[aexec.Tensor, aexec.Tensor, aexec.Tensor]:
 
 
 async def test_asynchronous_replicas_lose_no_update() -> None:
-    """Each adds one to the variable a hundred times, concurrently."""
+    """Each replica adds one to the variable a hundred times, concurrently with the others."""
     with aexec.Graph() as graph:
         w = ops.var_handle_op("float32", [], shared_name="w", name="w")
         ops.assign_variable_op(w, aexec.constant(0.0), name="init")

@@ -34,7 +34,7 @@ def no_collector() -> Iterator[None]:
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """How many large constants of graphs there are, of those that are made from now on."""
+    """Counts the live large constants of graphs that are made from now on."""
     made: list[weakref.ref[Any]] = []
 
     array = TensorAttr.array
@@ -151,7 +151,7 @@ async def test_constants_of_closed_session_are_freed(
 
 
 async def of_nothing() -> None:
-    """A session that begins or closes sees that the last one's graph is not used any more."""
+    """Opening or closing this session frees unused graphs of earlier ones."""
     async with aexec.Session(aexec.Graph()):
         pass
 
@@ -193,7 +193,7 @@ async def test_graph_in_use_stays(held: str) -> None:
 async def test_graph_in_use_is_looked_through_once_and_freed_when_it_is_not_used(
     large: Callable[[], int], monkeypatch: pytest.MonkeyPatch, held: str
 ) -> None:
-    """Sessions of other graphs take no longer because of it, however many nodes it has."""
+    """A large graph in use does not slow down sessions of other graphs."""
     looked: list[int] = []
     is_unused = unused_graphs._is_unused
 

@@ -1,4 +1,4 @@
-"""Steps that tell of their outputs as they come."""
+"""Steps that report their outputs as they are computed."""
 
 from __future__ import annotations
 

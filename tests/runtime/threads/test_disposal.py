@@ -1,4 +1,4 @@
-"""Large plans and graphs are taken apart when nobody uses them any more; nothing of them waits for the collector."""
+"""Large plans and graphs are disposed of when unused, and leave nothing to the garbage collector."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _no_collector() -> Iterator[None]:
 
 
 def garbage() -> Counter[str]:
-    """What only the collector would free: how many there are of each type."""
+    """Counts by type the objects that only the garbage collector would free."""
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         gc.collect()
@@ -198,7 +198,7 @@ async def test_callable_that_outlives_its_session_says_that_the_session_is_close
 
 
 class Gate:
-    """Remains of which taking them apart takes until it is opened."""
+    """An object whose disposal waits until the gate is opened."""
 
     def __init__(self) -> None:
         self.opened = threading.Event()
@@ -250,7 +250,7 @@ async def test_large_function_is_planned_for_runs_that_still_wait() -> None:
 
 
 async def test_plan_asked_for_while_it_is_dropped_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where a thread drops the last reference, and the loop goes on before that is over."""
+    """A thread drops the last reference, and the loop goes on before the disposal has ended."""
     async with aexec.Session(chain(with_placeholder()).graph()) as session:
 
         def make() -> aexec.SessionCallable:

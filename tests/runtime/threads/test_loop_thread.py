@@ -86,7 +86,7 @@ def test_interrupt_before_the_wait_cancels_the_coroutine(monkeypatch: pytest.Mon
 
 
 def test_interrupt_that_wakes_nobody_is_noticed() -> None:
-    """As one that comes in the instant before the thread falls asleep: the handler has run, and the wait goes on."""
+    """The interrupt comes just before the thread sleeps: the handler has run, and the wait goes on."""
     thread = LoopThread("aexec-test")
     endless = Endless()
 

@@ -1,4 +1,4 @@
-"""The threads of a process, and what each session has of them."""
+"""The threads of a process, and the share of each session."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Gate:
         return wait
 
     def until(self, number: int) -> None:
-        """So many have begun."""
+        """Wait until this many calls have begun."""
         with self._said:
             assert self._said.wait_for(lambda: len(self.begun) >= number, 60)
 

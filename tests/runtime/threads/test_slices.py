@@ -1,4 +1,4 @@
-"""Slices: who has the loop for how long, and who is next."""
+"""Slices: how long a session has the loop, and which execution is next."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ register_op("TestTakesASlicesPart(x: float) -> y: float", stateful=True)
 
 
 class FakeLoop:
-    """Calls what is scheduled when it is told to; time stands still unless a test moves it."""
+    """An event loop that runs callbacks on request, with a clock that tests advance."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
@@ -43,7 +43,7 @@ class FakeLoop:
 
 
 class Waiter:
-    """What is used of a future."""
+    """The part of a future that slices use."""
 
     def __init__(self, name: str, woken: list[str]) -> None:
         self.name = name
@@ -72,13 +72,13 @@ class Line:
             self.clock.stand_in_line(self.loop, waiter, first=first)
 
     def work(self, seconds: float) -> None:
-        """A slice in which somebody has the loop for so long, and then the loop's turn."""
+        """Use the loop for this many seconds, then let it turn."""
         self.clock.open(self.loop)
         self.loop.now += seconds
         self.loop.turn()
 
     def next(self) -> str:
-        """Who was woken since."""
+        """The names of those woken since the last call."""
         woken = "".join(self.woken)
         self.woken.clear()
         return woken
@@ -177,7 +177,7 @@ def test_newcomer_waits_behind_the_line_without_patience(line: Line) -> None:
 
 
 def test_waiter_behind_others_opens_no_slice(line: Line) -> None:
-    """It would be over when those come to it who have waited for it."""
+    """The slice would be over before the execution that waited for it began."""
     turns = LoopTurns()
     clock = SliceClock(LoopBudget(1.0), turns=turns, patience=0)
     line.clock = clock
@@ -254,7 +254,7 @@ def test_slice_that_was_used_with_another_line_has_its_helpers_again(line: Line)
 
 
 def count_processor_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The runtime's clock stands still while this thread has no processor: a busy machine does not use up slices."""
+    """Makes the runtime's clock count processor time, so that a busy machine does not use up slices."""
     for name, module in list(sys.modules.items()):
         if name.startswith("aexec.runtime.") and hasattr(module, "perf_counter"):
             monkeypatch.setattr(module, "perf_counter", lambda: 1000.0 + time.thread_time())
@@ -281,7 +281,7 @@ def _takes_a_part(_: Any) -> Any:
 async def test_clients_that_run_again_and_again_take_turns(
     monkeypatch: pytest.MonkeyPatch, compile_plans: bool, calls: int
 ) -> None:
-    """In slices as long as many runs, nobody's run waits for more than about one of everybody else's."""
+    """With slices as long as many runs, a run waits for about one run of each other client."""
     count_processor_time(monkeypatch)
     g = GraphBuilder()
     g.placeholder("x", shape=[])
@@ -315,7 +315,7 @@ async def test_clients_that_run_again_and_again_take_turns(
 
 
 async def test_values_that_are_taken_when_the_slice_is_over_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 500 fetches each would look at all that are left: of 16 384 that took 15 s."""
+    """Each of 500 fetches would otherwise visit all that are left; 16 384 took 15 s."""
     asked = Counter[str]()
     has_work = node_runner.has_work
 

@@ -70,7 +70,7 @@ async def test_missing_pool_is_refused(index: int) -> None:
 
 
 async def test_sessions_share_a_pool_by_its_name() -> None:
-    """One thread for both: the second's kernel begins when the first's has ended."""
+    """Both sessions share one thread: the second kernel begins when the first has ended."""
     graph, gate = held()
     other_graph, other_gate = held()
     async with aexec.Session(graph, config=config((1, "p"))) as one:

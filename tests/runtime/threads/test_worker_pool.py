@@ -1,4 +1,4 @@
-"""Calls in threads, and what becomes of them when whoever awaits them is cancelled."""
+"""Calls in threads, and their fate when the awaiting task is cancelled."""
 
 from __future__ import annotations
 
