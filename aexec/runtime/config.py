@@ -51,76 +51,73 @@ class SessionConfig:
     """Settings of a session.
 
     Attributes:
-        inter_op_threads: heavy kernels that run in threads at once; 0 chooses by the number of cores.  The sessions of
-            a process share its threads (`aexec/runtime/threads/shared_threads.py`): one has half of them at most.
-        thread_pools: several pools of such threads, of which each run chooses one (`RunOptions.thread_pool`); () for
-            one.  See `aexec/runtime/threads/thread_pools.py`.
-        intra_op_threads: threads that are at work on heavy kernels together, where fewer kernels than that run at
-            once; 0 for one per core.
-        slice_seconds: how long inline work may hold the event loop at a stretch; what is done inline, and what
-            in a thread, follows from it.  At least 10 µs.
+        inter_op_threads: most heavy kernels that run in threads at once; 0 chooses by the number of cores.  The
+            sessions of a process share its threads (`aexec/runtime/threads/shared_threads.py`): one has half of them at
+            most.
+        thread_pools: several pools of such threads, one of which each run chooses (`RunOptions.thread_pool`); () for a
+            single pool.  See `aexec/runtime/threads/thread_pools.py`.
+        intra_op_threads: threads that work on heavy kernels together, if fewer kernels than that run at once; 0 for
+            one per core.
+        slice_seconds: longest time in seconds for which inline work may hold the event loop; it decides which calls
+            are made inline, and which in a thread.  At least 10 µs.
         operation_timeout: deadline in seconds for runs that set none; None for no deadline.
-        max_steps: so many steps run at a time; those that begin beyond that wait for their turn, in the order in which
-            they came; None for no limit.  One that waits for what another does, for an element of a queue say, keeps
-            its place meanwhile.
-        max_waiting_steps: so many may wait for their turn; one more ends with ResourceExhaustedError.  None for no
+        max_steps: most steps that run at once; further ones wait for a place in order of arrival.  A step that waits
+            for another one, such as for an element of a queue, keeps its place.  None for no limit.
+        max_waiting_steps: most steps that wait for a place; one more fails with ResourceExhaustedError.  None for no
             limit.
         device_count: device type → number of devices, e.g. `{"CPU": 2}`.
         device_filters: device names, e.g. `["/device:CPU:1"]`: the session has only devices that match one of them,
             and the one where feeds enter and fetches leave; () for all.
-        memory_limits: device type, or name as in `device_filters` → how many bytes what is on each such device may
-            take, or as a float up to 1 the share of what it has, e.g. `{"GPU": 0.5, "/device:GPU:1": 2 << 30}`.  Not
-            of CPUs, which `step_bytes` and `session_bytes` limit.
-        allow_soft_placement: a node may go elsewhere if its requested device is not there.
-        place_pruned_graph: check placement only of what a run needs, instead of the whole graph
-            when the session is made.
+        memory_limits: device type, or name as in `device_filters` → most bytes of memory on each such device, or as a
+            float up to 1 the fraction of its memory, e.g. `{"GPU": 0.5, "/device:GPU:1": 2 << 30}`.  CPUs cannot be
+            limited here; `step_bytes` and `session_bytes` do that.
+        allow_soft_placement: place a node elsewhere if its requested device does not exist.
+        place_pruned_graph: check placement only of the nodes that a run needs, instead of the whole graph when the
+            session is made.
         log_device_placement: log each node's device at level INFO.
-        log_memory: write the memory log, of the whole process, at level INFO as long as the session is open; see
+        log_memory: write the memory log of the whole process at level INFO while the session is open; see
             `aexec/framework/memory/log_memory.py`.
-        cost_model: costs of earlier runs, by which nodes are placed where a simulated step would have them done
-            first; requests and colocation are kept.  None places them without, each on the first possible device.
-        build_cost_model: measure every so-manieth step of each signature for `Session.cost_model`; 0 for none.
-        build_cost_model_after: so many steps of each signature come before.
+        cost_model: costs of earlier runs, by which each node is placed where it would end first in a simulated step;
+            requests and colocation still hold.  None places each node on the first possible device.
+        build_cost_model: measure every nth step of each signature for `Session.cost_model`; 0 for none.
+        build_cost_model_after: number of steps of each signature before the first one that is measured.
         check_feed_shapes: refuse a feed whose shape contradicts the static shape of its tensor, as TensorFlow's
-            Python layer does; without it, as in TensorFlow's C API, any shape may be fed.
-        executor_type: which registered executor runs the steps; "" for the default.
-        share: names of containers that the session shares with others of the process whose configs name
-            them too; all others are its own.
-        session_tensor_bytes: how many bytes the tensors that the session keeps under handles may take;
-            None for no limit.
-        step_bytes: how many bytes the tensors of one step may take at a time; None for no limit.  A kernel that would
-            exceed it is refused before it runs, with ResourceExhaustedError, as far as shapes tell what it will make.
-        session_bytes: the same of all steps of the session, and of what they leave behind in variables, queues and
-            the like.  Sessions with a limit of less than 256 MiB interpret their plans, to count every call; with a
-            larger one what is small is counted once in a while.
-        max_image_pixels: how many pixels, of all frames together, an image may have that a kernel decodes; None for
-            no limit but 2^30 bytes.  By what its header says, before it is decoded.
-        printed_bytes: what its graph may print in a second (Print, PrintV2), if it does not go to the run's own
-            answer; what is beyond that is left out, and a line says how much it was.  None for no limit.
-        memory_account: of what several sessions take together, with the limit that they share.
-        graph_passes: names of the rewrites that make plans smaller and cheaper, of
-            `aexec.graph.passes.PASSES`; all by default, `"exact"` for those that change no bit of any result, and
-            `()` to run every node as it was written.
-        max_inlined_nodes: so many nodes may the bodies of functions add to a plan; what is called beyond that runs
-            as a call.
-        compile_plans: a plan that is run again and again becomes a generated Python function, see
+            Python layer does; False allows any shape, as TensorFlow's C API does.
+        executor_type: name of the registered executor that runs the steps; "" for the default.
+        share: names of containers that the session shares with others of the process whose configs name them too; all
+            other containers are its own.
+        session_tensor_bytes: most bytes of the tensors that the session keeps under handles; None for no limit.
+        step_bytes: most bytes of the tensors of one step at a time; None for no limit.  A kernel that would exceed it
+            is refused with ResourceExhaustedError before it runs, if the shapes determine its outputs.
+        session_bytes: most bytes of all steps of the session, and of what they leave in variables, queues and other
+            resources; None for no limit.  A session with a limit below 256 MiB interprets its plans, to count every
+            call; with a larger limit small values are counted from time to time.
+        max_image_pixels: most pixels, of all frames together, of an image that a kernel decodes, by the image's header
+            before it is decoded; None for no limit but 2^30 bytes.
+        printed_bytes: most bytes that its graph prints in a second (Print, PrintV2) outside of runs' own answers; the
+            rest is dropped, and a line says how much it was.  None for no limit.
+        memory_account: account of the memory of several sessions, with the limit that they share.
+        graph_passes: names, from `aexec.graph.passes.PASSES`, of the rewrites that make plans smaller and cheaper; all
+            by default, `"exact"` for those that change no bit of any result, and `()` to run every node as written.
+        max_inlined_nodes: most nodes that bodies of functions may add to a plan; further calls are not inlined.
+        compile_plans: compile a plan that runs repeatedly to a Python function, see
             `aexec.runtime.compiled.compiled_plan`; False interprets every run.
-        compress_transfers: float32 values go from one device to another as bfloat16, the lower half of their bits cut
-            off.
-        schedule_receives: a value of another device is received shortly before a simulated step needs it, by
-            `cost_model`, and not as soon as it is there: so that fewer are kept at a time.  Not for steps that wait
-            for themselves through queues: those are no edges.
-        capture_graphs: on GPUs, whole regions of a plan are captured as graphs when they first run with inputs of
-            some shapes, and from then on launched as one.
-        delegates: names of the libraries that may run regions of a plan, of `aexec.delegates`, from its first
-            run on; `"auto"` lets the session use those that are installed where that is worth it, after
-            some runs, and `()` keeps all of it here.  Answers may differ in float32's last digits.
-        transport: called with a step's id and rendezvous when its first value goes to another device; makes what
-            brings values that are sent elsewhere.
-        cluster: of a session across machines: job → number of its tasks, or the addresses of their workers, e.g.
+        compress_transfers: send float32 values from one device to another as bfloat16, which drops the lower half of
+            their bits.
+        schedule_receives: receive a value from another device shortly before a simulated step, by `cost_model`, needs
+            it, instead of as soon as it is there, so that fewer values are in memory.  Not for steps that wait for
+            their own queue operations, as these waits are no edges of the graph.
+        capture_graphs: on GPUs, capture regions of a plan as CUDA graphs when they first run with inputs of some
+            shapes, and replay them in one launch from then on.
+        delegates: names, from `aexec.delegates`, of the libraries that may run regions of a plan, from its first run
+            on; `"auto"` uses the installed ones after some runs, if that is worth it, and `()` none.  Results may
+            differ in float32's last digits.
+        transport: called with a step's id and rendezvous when its first value goes to another device; makes the
+            transport of values that are sent elsewhere.
+        cluster: for a session across machines: job → number of its tasks, or the addresses of their workers, e.g.
             `{"ps": 1, "worker": 2}`; None is one job, `worker`, of all workers.
-        replicated: of a session across machines: each worker has the whole graph, with variables of its own, and each
-            step runs on the one that is least busy.
+        replicated: for a session across machines: each worker has the whole graph, with variables of its own, and each
+            step runs on the least busy one.
     """
 
     inter_op_threads: int = 0
@@ -277,11 +274,12 @@ class RunOptions:
     Attributes:
         timeout: seconds until the step is cancelled with DeadlineExceededError; None for the session's.
         trace: collect step statistics into the run's metadata.
-        output_partition_graphs: return the graph as it was executed in the metadata.
-        cost_graph: trace the step, add what was measured to the session's cost model, and return what that knows
-            of the executed graph in the metadata.
-        report_tensor_allocations_upon_oom: let the error of a step that runs out of memory say which nodes have most.
-        thread_pool: which of the session's thread pools its heavy kernels run in, by position; -1 is the first.
+        output_partition_graphs: return the executed graph of each device in the metadata.
+        cost_graph: trace the step, add its measurements to the session's cost model, and return the model's costs of
+            the executed graph in the metadata.
+        report_tensor_allocations_upon_oom: list the nodes with most memory in the error of a step that runs out of
+            memory.
+        thread_pool: position of the session's thread pool for its heavy kernels; -1 is the first.
         prints: return what nodes print (Print, PrintV2) in the metadata, instead of printing it.
     """
 
@@ -354,16 +352,16 @@ def callable_arguments(message: proto.CallableOptions | Message) -> dict[str, An
 
 @dataclass(slots=True)
 class RunMetadata:
-    """What a run reports besides its results.
+    """The report of a run besides its results.
 
     Attributes:
         step_stats: per-node timings, if the run was traced.
         partition_graphs: the executed graph per device, if asked for.
-        cost_graph: what the nodes of the executed graph cost, if the run was measured for the session's cost model.
-        peak_bytes: the most that the step's tensors took at a time, if the run was traced, or its memory is limited.
-        device_peak_bytes: the same of each device with memory of its own that the step used, by the device's name.
-        prints: what its nodes have printed, if that was asked for: the first `MAX_PRINTS` characters.
-        prints_left_out: how many there were besides.
+        cost_graph: costs of the executed graph's nodes, if the run was measured for the session's cost model.
+        peak_bytes: most bytes of the step's tensors at a time, if the run was traced, or memory is limited; else None.
+        device_peak_bytes: name of a device with its own memory → most bytes of the step's tensors there at a time.
+        prints: the first `MAX_PRINTS` characters that its nodes have printed; None if the options did not ask for them.
+        prints_left_out: number of further characters.
     """
 
     step_stats: proto.StepStats | None = None
@@ -383,9 +381,9 @@ class RunMetadata:
         return message
 
     def profile(self, *, by: str = "op", order_by: str = "self") -> Profile:
-        """The step statistics added up: calls, times, memory and where it ran, of each op or node.
+        """Return the step statistics summed by op or node: calls, times, memory, and where they ran.
 
-        Arguments and errors as of `aexec.runtime.profiling.profile.profile_steps`, which adds up several runs.
+        Arguments and errors are those of `aexec.runtime.profiling.profile.profile_steps`, which sums several runs.
 
         Raises:
             FailedPreconditionError: the run was not traced.
@@ -395,10 +393,10 @@ class RunMetadata:
         return profile_steps([self._traced()], by=by, order_by=order_by)
 
     def chrome_trace(self, *, show_memory: bool = False) -> dict[str, object]:
-        """The step statistics as a Chrome trace (load it in chrome://tracing or Perfetto).
+        """Return the step statistics as a Chrome trace (load it in chrome://tracing or Perfetto).
 
         Args:
-            show_memory: with the tensors, and what is in use of each allocator.
+            show_memory: include tensors, and the memory in use of each allocator.
 
         Raises:
             FailedPreconditionError: the run was not traced.
