@@ -10,6 +10,7 @@ the same process and minute, because machines differ and drift:
   `http_benchmarks.py`;
 * overload: many clients, twice the capacity, endless loops, clients that vanish; hosts: what session hosts cost, and
   what clients notice when one is killed; see `server_benchmarks.py`;
+* remote: sessions in a server by gRPC against HTTP, see `remote_benchmarks.py`;
 * cancel: from `cancel()` to the step's end;
 * hold: the longest stretch for which the event loop was held during a heavy step, and how late a task is
   beside each heavy kernel in a thread, the latest first, see `hold_benchmarks.py`, and beside what programs and
@@ -403,6 +404,12 @@ def bench_http(rows: list[Row], repeats: int, mlserver: Path | None) -> None:
     rows.extend(Row("http", figure) for figure in measure(repeats, mlserver))
 
 
+async def bench_remote(rows: list[Row], repeats: int) -> None:
+    from remote_benchmarks import measure_remote
+
+    rows.extend(Row("remote", figure) for figure in await measure_remote(repeats))
+
+
 def bench_servers(rows: list[Row], groups: list[str], *, quick: bool) -> None:
     from server_benchmarks import measure_hosts, measure_overload
 
@@ -532,6 +539,7 @@ def main() -> int:
         "step",
         "run",
         "http",
+        "remote",
         "cancel",
         "hold",
         "import",
@@ -563,6 +571,8 @@ def main() -> int:
         if "run" in wanted:
             await bench_run(rows)
             await bench_steps_at_once(rows, 3 if arguments.quick else 15)
+        if "remote" in wanted:
+            await bench_remote(rows, 20 if arguments.quick else 1000)
         if "cancel" in wanted:
             await bench_cancel(rows, 3 if arguments.quick else 20)
         if "hold" in wanted:

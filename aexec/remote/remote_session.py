@@ -65,8 +65,9 @@ def connect(
     It has the methods of `aexec.Session`, so that a program moves to a server by this line.
 
     Args:
-        url: the server's address; with `/v1/sessions/NAME`, that of an existing session, which is then used and not
-            deleted.
+        url: the server's address, `http://host:port` or, with the extra `aexec[grpc]`, `grpc://host:port`; `https://`
+            and `grpcs://` have TLS.  With `/v1/sessions/NAME` it is that of an existing session, which is then used and
+            not deleted.
         graph: the graph of a new session, as `aexec.Session` takes it; by default the graph that is being built.  Nodes
             that are added to it later are sent before the next run.  The session is deleted when it is closed.
         session: name of an existing session, instead of one in `url`.
@@ -74,15 +75,17 @@ def connect(
         ttl: seconds without use after which the server may close a new session.
         name: the name of a new session, if it is free; by default one that nobody can guess.
         retry_runs: send a run again if its connection breaks: the server runs it once, and keeps its answer for that.
-            Such a run goes on in the server if this program ends.
-        headers: sent with each request, such as one that identifies the client.
+            Such a run goes on in the server if this program ends.  Not by gRPC.
+        headers: sent with each request, such as one that identifies the client; by gRPC as metadata.
         token: identifies the client to the server; by default that of the environment variable `AEXEC_TOKEN`, if it is
             set. Without TLS, anybody on the network path can read it.
-        ca: PEM file of the authority that signed the server's certificate, or an `ssl.SSLContext`, which may also have
-            a client certificate; by default the system's.
+        ca: PEM file of the authority that signed the server's certificate; by default the authorities that the system
+            trusts, or gRPC.  For a certificate of the client's an `ssl.SSLContext`, by gRPC `grpc.ChannelCredentials`.
 
     Raises:
         InvalidArgumentError: the address is invalid; both a session and a graph are given, or neither.
+        FailedPreconditionError: the address is one of gRPC, whose package is not installed.
+        UnimplementedError: `retry_runs` with an address of gRPC.
     """
     address, separator, given = url.partition(f"{_SESSIONS}/")
     if separator:

@@ -145,10 +145,8 @@ class RpcService:
         assert task is not None
         before = task.cancelling()
         try:
-            answer = channel.unary_unary(_SERVICE + method)(
-                request, metadata=[*self._metadata, *metadata], timeout=timeout
-            )
-            data: bytes = await answer
+            call = channel.unary_unary(_SERVICE + method)
+            data: bytes = await call(request, metadata=[*self._metadata, *metadata] or None, timeout=timeout)
         except asyncio.CancelledError:
             if task.cancelling() > before:
                 raise

@@ -2,8 +2,8 @@
 
 An example is a fenced block of `python` or `sh`. The block of `text` right after it is its whole output, with `...` for
 parts that vary. An example that cannot be run is marked ```` ```sh not-run: why ````. The examples of a page are run in
-its order and in one folder, so that a later one finds the files of an earlier one; requests to `localhost:8500` go to a
-server with the example model.
+its order and in one folder, so that a later one finds the files of an earlier one; requests to `localhost:8500`, and by
+gRPC to `localhost:8501`, go to a server with the example model.
 
 `python -m tests.support.examples docs/queues.md` prints what the examples of a page print now.
 """
@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parent.parent.parent
 _FENCE = re.compile(r"^ *```(\w*) *(.*)$")
 _LANGUAGES = {"python", "sh"}
 _DISPLAYED = {"text", "json"}
-_PORT = 8500
+_PORT, _RPC_PORT = 8500, 8501
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,8 @@ class Page:
             "HOME": str(folder),
             "COLUMNS": "120",
         }
-        self._port: int | None = None
+        # Port on the page → port of the server.
+        self._ports: dict[int, int] = {}
 
     def __enter__(self) -> Page:
         return self
@@ -162,23 +163,25 @@ class Page:
             subprocess.CalledProcessError: the example fails.
         """
         source = example.source
-        asks = f"localhost:{_PORT}"
-        if asks in source:
-            if self._port is None:
-                self._port = self._closing.enter_context(self._server())
-            source = source.replace(asks, f"localhost:{self._port}")
+        if any(f"localhost:{port}" in source for port in (_PORT, _RPC_PORT)):
+            if not self._ports:
+                self._ports = self._closing.enter_context(self._server())
+            for written, port in self._ports.items():
+                source = source.replace(f"localhost:{written}", f"localhost:{port}")
         script = self._folder / f"example.{'py' if example.language == 'python' else 'sh'}"
         script.write_text(source, "utf-8")
         status, printed = (self._scripts.run if example.language == "python" else _run_shell)(script, self._env)
         script.unlink()
         if status:
             raise RuntimeError(f"{example.where} failed with {status}:\n{printed}")
-        return printed if self._port is None else printed.replace(f":{self._port}", f":{_PORT}")
+        for written, port in self._ports.items():
+            printed = printed.replace(f":{port}", f":{written}")
+        return printed
 
     @contextmanager
-    def _server(self) -> Iterator[int]:
-        """Context manager: a server with the example model on a free port, which it gives."""
-        command = ["aexec", "serve", "--example", "--port", "0"]
+    def _server(self) -> Iterator[dict[int, int]]:
+        """Context manager: a server with the example model on free ports, which it gives by those on the page."""
+        command = ["aexec", "serve", "--example", "--port", "0", "--grpc-port", "0"]
         with subprocess.Popen(
             command,
             executable=Path(self._env["PATH"].partition(":")[0]) / "aexec",
@@ -189,11 +192,18 @@ class Page:
         ) as server:
             try:
                 assert server.stdout is not None
-                serves = re.search(r"serves on http://[\d.]+:(\d+)", server.stdout.readline())
-                assert serves is not None
-                yield int(serves[1])
+                ports = [_told(server.stdout, words) for words in ("serves on", "serves gRPC on")]
+                yield dict(zip((_PORT, _RPC_PORT), ports, strict=True))
             finally:
                 server.terminate()
+
+
+def _told(lines: Iterable[str], words: str) -> int:
+    """The port in the first line with these words before an address."""
+    for line in lines:
+        if (match := re.search(rf"{words} \w+://[\d.]+:(\d+)", line)) is not None:
+            return int(match[1])
+    raise AssertionError(f"no line has {words!r}")
 
 
 def _run_shell(script: Path, env: dict[str, str]) -> tuple[int, str]:
