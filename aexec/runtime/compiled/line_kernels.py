@@ -1,11 +1,11 @@
-"""Calls of kernels in compiled plans: what a line asks before one, the call, and what it looks at in the result.
+"""Writes calls of kernels in compiled plans: the checks before a call, the call, and the checks of its result.
 
     if v0.size > SMALL: heavy(n1, v0)
     o = c1(x, v0)  # y (Op)
     if isinstance(o, awaitable): waits(o)
     v1 = first(n1, o)
 
-Next to read: `line_costs.py`, which says what is asked; `line_writer.py`, which writes what is around the calls.
+Next to read: `line_costs.py` for the checks of cost; `line_writer.py`, which writes the text around the calls.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class KernelCalls:
     """Writes the calls of kernels.
 
     Args:
-        namespace: the line's global variables; kernels and nodes are put there.
+        namespace: the line's global variables; kernels and nodes are added to it.
 
     Attributes:
-        may_be_away: True if a thread may be running the line at the statement that is written next.
+        may_be_away: True if a thread may be running the line at the next statement.
     """
 
     def __init__(self, layout: LineLayout, costs: LineCosts, forwarding: Forwarding, namespace: dict[str, Any]) -> None:
@@ -41,14 +41,14 @@ class KernelCalls:
         self._namespace = namespace
 
     def write_read(self, function: FunctionText, enter: PlanNode) -> None:
-        """Write that a variable is read, for its value to enter a loop."""
+        """Write the read of a variable whose value enters a loop."""
         (cell,) = self._layout.inputs(enter)
         name, kernel = self._layout.name((enter, 0)), f"c{self._layout.ids[enter]}"
         self._namespace[kernel] = enter.dereference
         function.add(f"({name},) = {kernel}([{cell}])  # {comment_of_node(enter)}", enter)
 
     def write(self, function: FunctionText, node: PlanNode, context: str) -> None:
-        """Write a call; `context` is the variable with the step's context there."""
+        """Write a call; `context` is the name of the variable that holds the step's context there."""
         number = self._layout.ids[node]
         inputs = ", ".join(self._layout.arguments(node))
         arguments = inputs
@@ -63,7 +63,7 @@ class KernelCalls:
         self._write_result(function, node, call)
 
     def _write_questions(self, function: FunctionText, node: PlanNode, inputs: str) -> bool:
-        """Write what the line asks and announces before a call; return whether it is to measure the call."""
+        """Write the checks and announcements before a call; return whether the line must measure the call."""
         # A call without inputs only finds its variable.
         changes = self.may_be_away and node.touches_state and bool(inputs)
         is_measured = False
@@ -90,7 +90,7 @@ class KernelCalls:
         return is_measured
 
     def _write_result(self, function: FunctionText, node: PlanNode, call: str) -> None:
-        """Write a call, what is looked at in what it gives, and where that goes."""
+        """Write a call, the checks of its result, and the assignment of its outputs."""
         number, targets = self._layout.ids[node], self._layout.outputs(node)
         left = f"{', '.join(targets)} = " if targets else ""
         comment = f"  # {comment_of_node(node)}"
@@ -112,13 +112,13 @@ class KernelCalls:
         if left or call != "o":
             function.add(f"{left}{call}{comment}", node)
         if node.kind != Kind.RETVAL and not is_built_in(node.op):
-            for target in targets:  # raises if it is no array: the calls that take it may not ask
+            for target in targets:  # raises if it is no array, as the calls that take it may not check
                 function.add(f"{target}.size", node, done=True)
         for target in targets:
             self.write_into_lists(function, target)
 
     def write_into_lists(self, function: FunctionText, name: str) -> None:
-        """Write that a variable goes into the lists of arguments that it belongs to."""
+        """Write that a variable is put into the lists of arguments that it belongs to."""
         for wide, places in itertools.groupby(self._layout.listed.get(name, ()), lambda place: place[0]):
             indices = [index for _, index in places]
             if len(indices) == 1:

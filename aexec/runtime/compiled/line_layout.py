@@ -1,11 +1,11 @@
-"""The layout of a compiled plan: which variable holds which value, when it is used last, and what blocks surround it.
+"""The layout of a compiled plan: the variable of each value, its last use, and the blocks around it.
 
     f0, f1     feeds
     k0         a constant
     v3, v3_1   the output of a call, or its second one
-    m0, m0_1   a Merge: what it took, and the index of that; `m0_live` says whether it took anything
+    m0, m0_1   a Merge: its output, and the index of the input; `m0_live` says whether it got any
     i0         the number of a loop's iteration
-    a5         the arguments of a call that has very many
+    a5         the list of arguments of a call that has very many
     w7_0       a variable of a functional While
 
 `LineLayout` is finished before any text is written.  The interpreter reads a line's variables through it, too, when it
@@ -27,7 +27,7 @@ from aexec.runtime.plans.plan import FramePlan, Kind, Plan, PlanNode
 
 __all__ = ["GONE", "MAX_NAMES", "LineLayout", "calls_nothing", "gives_index", "is_while", "known_shape"]
 
-# Stands for a value that no call needs any more.
+# Marks a value that no call needs any more.
 GONE = object()
 # A call with more arguments than this has them in a list: a function that names them all takes long to compile.
 _WIDE = 250
@@ -47,17 +47,17 @@ class LineLayout:
 
     Attributes:
         root: the block of the root frame.
-        of_slot: the value that goes to an argument slot of a frame.
-        of_merge: the value that goes to an input of a Merge.
+        of_slot: argument slot of a frame → its value.
+        of_merge: input of a Merge → its value.
         merged: the guards of the inputs of a Merge that is not a loop's.
-        flagged: the Merges that have a variable saying whether they took anything.
+        flagged: the Merges that have a variable saying whether they got an input.
         ids: node that is not a Merge → its number, which the names of its outputs and of its kernel contain.
         feeds: fed node → its variable.
         merges: Merge → the variable of its output.
         owner: block of a loop → that loop, and the block around it.
         counters: loop → the variable with the number of its iteration.
         constants: name of a constant → its value.
-        lists: call with very many arguments → these, with None where a variable goes.
+        lists: call with very many arguments → its list, with None in place of variables.
         listed: variable → the lists that it goes to, and its index in each.
         uses: variable → the number of places that read it.
         last_use: variable → the position in the root block of the last item that uses it; the number of items if the
@@ -135,7 +135,7 @@ class LineLayout:
         return block.guards[index]
 
     def around(self, node: PlanNode) -> Iterator[tuple[Block, int]]:
-        """Yield the block that a node is in, and how many of its items come before; then the same of those around."""
+        """Yield the block that a node is in, with the number of items before the node; then the blocks around it."""
         block, index = self._home[node]
         yield block, index
         while block in self.owner:
@@ -148,7 +148,7 @@ class LineLayout:
         return sorted((n for n in self.ids if n.kind == Kind.RETVAL), key=lambda n: n.position)
 
     def origin(self, value: Value) -> Value:
-        """Return where a value was made, looking through nodes that only pass it on."""
+        """Return the origin of a value, looking through nodes that only pass it on."""
         while value[0].passes_on or value[0].kind == Kind.SWITCH:
             node, output = value
             source = self.of_slot.get((node.frame, node.first + (output if node.passes_on else 0)))
@@ -158,7 +158,7 @@ class LineLayout:
         return value
 
     def invariants(self, loop: Loop) -> set[PlanNode]:
-        """Return the pure nodes of a loop that give the same in every iteration, so that they need run in the first."""
+        """Return the pure nodes of a loop whose outputs are the same in every iteration, so that one run is enough."""
         known = {enter for enter in loop.enters if enter.is_constant_enter}
         found: set[PlanNode] = set()
         for block in (loop.cond, loop.body):
@@ -209,22 +209,22 @@ class LineLayout:
         return name
 
     def argument(self, frame: FramePlan, slot: int) -> str:
-        """Return the variable or constant that goes to an argument slot."""
+        """Return the variable or constant in an argument slot."""
         value = self.of_slot.get((frame, slot))
         if value is not None:
             return self.name(value)
         return self.constant(frame.args[slot])
 
     def inputs(self, node: PlanNode) -> list[str]:
-        """Return the variables and constants that go to a node."""
+        """Return the variables and constants that are inputs of a node."""
         return [self.argument(node.frame, slot) for slot in range(node.first, node.last)]
 
     def arguments(self, node: PlanNode) -> list[str]:
-        """Return what a call is called with: its inputs, or its list."""
+        """Return the arguments of a call: its inputs, or its list."""
         return [f"*{self.list_of(node)}"] if node in self.lists else self.inputs(node)
 
     def outputs(self, node: PlanNode) -> list[str]:
-        """Return the variables that hold what a node gives."""
+        """Return the variables of a node's outputs."""
         return [self.name((node, output)) for output in range(node.num_outputs)]
 
     def made(self, node: PlanNode) -> list[str]:
@@ -247,7 +247,7 @@ class LineLayout:
     # Lists of arguments
 
     def _lay_out_lists(self) -> None:
-        """Find the calls whose arguments are to be in a list: they are many, and made in every run."""
+        """Find the calls whose arguments are put into a list: they have many, and are made in every run."""
         calls = [
             item
             for item, guard in zip(self.root.items, self.root.guards, strict=True)
@@ -285,7 +285,7 @@ class LineLayout:
         return uses
 
     def used_at(self, block: Block, index: int) -> Iterable[str]:
-        """Return the variables and constants that an item of a block uses, in loops also what is in them."""
+        """Return the variables and constants that an item of a block uses, for a loop with those inside it."""
         item = block.items[index]
         names = self.predicates(block.guards[index])
         if not isinstance(item, Loop):
@@ -304,7 +304,7 @@ class LineLayout:
 
     @staticmethod
     def is_tiny(node: PlanNode) -> bool:
-        """Return whether shape inference knows that all outputs are so small that letting go of them costs more."""
+        """Return whether shape inference knows that all outputs are so small that deleting them costs more."""
         shapes = [known_shape(node, output) for output in range(node.num_outputs)]
         return all(shape is not None and prod(shape) <= _TINY for shape in shapes)
 
@@ -327,7 +327,7 @@ class LineLayout:
         return self.constants.get(name, GONE)
 
     def holds(self, guard: Guard, variables: dict[str, Any]) -> bool | None:
-        """Return whether what has this guard is live; None if no call needs to know any more."""
+        """Return whether nodes with this guard are live; None if no call needs to know any more."""
         for predicate, taken in guard:
             truth = True if predicate is None else self.value(predicate, variables)
             if truth is GONE:
@@ -343,14 +343,14 @@ def known_shape(node: PlanNode, output: int) -> tuple[int, ...] | None:
 
 
 def _is_pure(node: PlanNode) -> bool:
-    """Return whether what a call gives is a function of its inputs alone."""
+    """Return whether the outputs of a call depend on its inputs only."""
     if node.kind not in (Kind.PLAIN, Kind.KERNEL) or node.wants_context or node.touches_state or _is_silent(node):
         return False
     return node.last > node.first and not node.reads_cells
 
 
 def _is_silent(item: Item) -> bool:
-    """Return whether an item takes next to no time."""
+    """Return whether an item takes almost no time."""
     if isinstance(item, Loop):
         return False
     return item.kind in (Kind.SWITCH, Kind.MERGE) or item.op == "Const" or calls_nothing(item)
@@ -367,5 +367,5 @@ def is_while(node: PlanNode) -> bool:
 
 
 def gives_index(merge: PlanNode) -> bool:
-    """Return whether another node reads which input a Merge took."""
+    """Return whether another node reads the index of the input that a Merge took."""
     return bool(merge.slot_edges[1]) or any(output == 1 for output, *_ in merge.merge_edges)

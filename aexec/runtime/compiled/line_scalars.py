@@ -1,14 +1,14 @@
-"""Arithmetic of scalars in compiled plans: a loop's counters are added and compared by Python's operators.
+"""Arithmetic of scalars in compiled plans: Python's operators add and compare a loop's counters.
 
     if type(m0) is int32:
         v6 = m0 + k2s
     else:
         v6 = c6(m0, k2)  # add (AddV2)
 
-NumPy's scalars take 20 to 40 ns for an operation that takes NumPy's functions, which are made for arrays, 500 ns; the
-results have the same bits and type.  Whether a value is a scalar is only known when the line runs, so the line tests
-it. The test pays off in loops alone, where integers and booleans are mostly counters and conditions; floats are tested
-if they enter the loop as scalars.
+Such an operation takes 20 to 40 ns with NumPy's scalars, and 500 ns with NumPy's functions, which are made for arrays;
+the results have the same bits and type.  Whether a value is a scalar is known only when the line runs, so the line
+tests it.  The test pays off only in loops, where integers and booleans are mostly counters and conditions; floats are
+tested if they enter the loop as scalars.
 Next to read: `line_writer.py`.
 """
 
@@ -46,8 +46,8 @@ class Scalars:
     """Finds the calls of a line that Python's operators can make.
 
     Args:
-        once: the nodes that run in the first iteration of their loop only.
-        namespace: the line's global variables; types and constants that the operators need are put there.
+        once: the nodes that run only in the first iteration of their loop.
+        namespace: the line's global variables; types and constants that the operators need are added to it.
 
     Attributes:
         variables: the variables that enter their loop as a scalar; the writer adds them.
@@ -60,7 +60,7 @@ class Scalars:
         self._namespace = namespace
 
     def operation(self, node: PlanNode) -> tuple[str, str] | None:
-        """Return when an operator can make a call, and the operation, as expressions; None if it never can."""
+        """Return the condition for using an operator, and the operation, as expressions; None if none can be used."""
         operands = self._operands(node)
         tests = [f"type({name}) is t_{number_type}" for name, number_type in operands if number_type]
         if not tests:
@@ -71,7 +71,7 @@ class Scalars:
     def _operands(self, node: PlanNode) -> list[tuple[str, str]]:
         """Return the operands of a call if they may be scalars.
 
-        They are names; with a variable goes the name of the type that a scalar has, with a constant "".
+        Each is a name with the type that a scalar of it has, or with "" for a constant.
         """
         layout = self._layout
         if node.calls is not None or node in layout.lists or node in self._once or _operator_of(node) is None:
@@ -94,7 +94,7 @@ class Scalars:
         return operands
 
     def unboxed(self, name: str) -> str:
-        """Return the name of a constant array of no dimension as NumPy's scalar, `k…s`; any other name as it is."""
+        """Return the name of a constant array of no dimension as NumPy's scalar, `k…s`; any other name unchanged."""
         value = self._layout.constants.get(name)
         if not isinstance(value, np.ndarray) or value.ndim or value.dtype.kind not in "biuf":
             return name
@@ -102,14 +102,14 @@ class Scalars:
         return f"{name}s"
 
     def feeds_of(self, loop: Loop) -> list[str]:
-        """Return the feeds that a loop counts with or compares: they may be arrays of no dimension."""
+        """Return the feeds that a loop counts with or compares: these may be arrays of no dimension."""
         nodes = (item for block in (loop.cond, loop.body) for item in block.items if isinstance(item, PlanNode))
         operands = dict.fromkeys(name for node in nodes for name, _ in self._operands(node))
         return [name for name in operands if name in self._layout.feeds.values()]
 
 
 def _operator_of(node: PlanNode) -> str | None:
-    """Python's operator for what a node does to scalars; None if there is none that gives the same."""
+    """Return Python's operator for a node on scalars; None if none gives the same result."""
     if not isinstance(node.compute, np.ufunc) or node.kind not in (Kind.PLAIN, Kind.KERNEL) or not node.trusted:
         return None
     if node.num_outputs != 1 or node.gives_tuple or node.last - node.first != 2:

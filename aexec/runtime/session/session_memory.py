@@ -1,4 +1,4 @@
-"""`SessionMemory`: the memory limits of a session: its account, its expectations, and how its steps are watched.
+"""`SessionMemory`: the memory limits of a session: its account, its expectations, and the accountants of its steps.
 
 A session in process has one, as has each task of a session across machines.  Next to read:
 `interpreter/memory_accountant.py`.
@@ -25,9 +25,10 @@ class SessionMemory:
         config: the settings with the limits.
 
     Attributes:
-        account: the session's account; None if nothing is limited.
+        account: the session's account; None if no limit is set.
         is_exact: True if the memory of each kernel call is counted.
-        kept: counts the bytes that the session's resources keep; where each call is counted, only what they take
+        kept: counts the bytes that the session's resources keep; if each call is counted, only what they take besides
+            arrays.  None if no limit is set.
             besides arrays.  None if no limit is set.
     """
 
@@ -54,8 +55,7 @@ class SessionMemory:
     def watches(
         self, step_id: int, resources: ResourceManager, device: str, *, trace: bool, report: bool
     ) -> tuple[StepMemory | None, StepTracer | None]:
-        """Make what watches a step: the accountant of its memory and the tracer of its kernel calls; None for what is
-        off.
+        """Return the accountant of a step's memory, and the tracer of its kernel calls; None for each that is off.
 
         Args:
             resources: the session's resources.

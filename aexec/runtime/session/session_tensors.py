@@ -33,7 +33,7 @@ __all__ = ["Handle", "SessionTensorInfo", "SessionTensors", "handle_text", "plai
 
 Handle = str | bytes | ResourceHandle
 
-# Arrays of at most this many bytes that are made for feeds are not counted.
+# Arrays made for feeds are not counted up to this many bytes.
 _SMALL_FEED = 1 << 12
 
 
@@ -55,7 +55,7 @@ class SessionTensors:
         pool: the threads in which large arrays are copied.
 
     Attributes:
-        state: has the tensors.
+        state: holds the tensors.
     """
 
     def __init__(self, state: SessionState, device: str, pool: WorkerThreads) -> None:
@@ -64,7 +64,7 @@ class SessionTensors:
         self._device = device
 
     def list(self) -> tuple[SessionTensorInfo, ...]:
-        """The tensors, oldest first."""
+        """Return the tensors, oldest first."""
         return tuple(
             SessionTensorInfo(handle, tensor.dtype, tensor.shape or (), tensor.num_bytes)
             if type(tensor) is DeviceTensor
@@ -74,11 +74,11 @@ class SessionTensors:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all of them together."""
+        """Bytes of all tensors together."""
         return self.state.num_bytes
 
     def get(self, handle: Handle) -> Any:
-        """The tensor of a handle, read-only.
+        """Return the tensor of a handle, read-only.
 
         Raises:
             InvalidArgumentError: the handle is unknown.
@@ -93,13 +93,13 @@ class SessionTensors:
         return tensor
 
     async def put(self, value: Any, name: str = "tensor") -> ResourceHandle:
-        """Keep a copy of an array, or of a value that NumPy makes an array of.  A large one is copied in a thread.
+        """Keep a copy of an array, or of a value that NumPy converts to one.  A large one is copied in a thread.
 
         Args:
             name: the first part of its handle, which is `<name>;<id>;<device>`.
 
         Returns:
-            The handle, which can be fed as it is; its `.name` is the text that GetSessionTensor takes.
+            The handle, which can be fed; its `.name` is the text that GetSessionTensor takes.
 
         Raises:
             InvalidArgumentError: the value has a type that no tensor has, or the name contains `;`.
@@ -119,7 +119,7 @@ class SessionTensors:
         self.state.delete_tensor(handle_text(handle))
 
     def on_devices(self, specs: Sequence[FeedSpec], values: Sequence[Any]) -> Sequence[Any]:
-        """The fed values, with device values in place of the handles of tensors in device memory."""
+        """Return the fed values, with device values in place of the handles of tensors in device memory."""
         return (
             [self._on_device(*fed) for fed in zip(specs, values, strict=True)]
             if self.state.has_device_tensors
@@ -134,14 +134,14 @@ class SessionTensors:
         return tensor.value if type(tensor) is DeviceTensor else value
 
     def feed(self, spec: FeedSpec, value: Any, memory: StepMemory | None = None) -> Any:
-        """The value to feed: the tensor of the handle if `value` is one, else `value`, converted.
+        """Return the value to feed: the tensor of the handle if `value` is one, else `value`, converted.
 
         Args:
-            memory: that of the step, which counts what is made for it; None if nothing is counted.
+            memory: the step's memory, which counts arrays made for the feed; None if nothing is counted.
 
         Raises:
             InvalidArgumentError: as `FeedSpec.convert` does; or a handle is unknown.
-            ResourceExhaustedError: what has to be made exceeds a limit.
+            ResourceExhaustedError: an array that must be made exceeds a limit.
         """
         if spec.fits(value):
             return value
@@ -164,7 +164,7 @@ class SessionTensors:
 
 
 def _counted(memory: StepMemory, spec: FeedSpec, value: Any) -> Any:
-    """A value converted for a feed; what is made for that counts for the step, unless it is small.
+    """Convert a value for a feed; arrays made for it count for the step, unless they are small.
 
     Raises as `SessionTensors.feed`.
     """
@@ -172,7 +172,7 @@ def _counted(memory: StepMemory, spec: FeedSpec, value: Any) -> Any:
     with memory.making_feed(f"feed {spec.name}", needed if needed > _SMALL_FEED else 0) as made:
         converted = spec.convert(value)
         if _is_new(converted, value):
-            # Strings that were bytes already are the caller's; the array refers to them.
+            # Strings that were bytes before are the caller's; the array refers to them.
             strings = converted.dtype == object and type(first_leaf(value)) is not bytes
             check_inline(measuring_ns(converted) if strings else 0)
             size = memory_bytes(converted) if strings else converted.nbytes
@@ -182,18 +182,18 @@ def _counted(memory: StepMemory, spec: FeedSpec, value: Any) -> Any:
 
 
 def _is_new(converted: Any, value: Any) -> bool:
-    """True if the memory of a converted value was taken for it, and is not that of the value."""
+    """True if a converted value has memory of its own, which is not the original value's."""
     owner = buffer_of(converted) if isinstance(converted, np.ndarray) else None
     if not isinstance(owner, np.ndarray) or not owner.flags.owndata:
         return False
     if isinstance(value, np.ndarray):
         return owner is not buffer_of(value)
-    # Another library's array may be a view of memory that is the library's.
+    # Another library's array may be a view of memory that the library owns.
     return owner is converted or isinstance(value, list | tuple)
 
 
 def _private_tensor(value: Any) -> Any:
-    """A tensor of an array, or of a value that NumPy makes an array of, which nothing else refers to.
+    """Return a tensor of an array, or of a value that NumPy converts to one, to which nothing else refers.
 
     Raises:
         InvalidArgumentError: a type that no tensor has.
@@ -207,7 +207,7 @@ def _private_tensor(value: Any) -> Any:
 
 
 def plain_tensor(value: Any) -> Any:
-    """The tensor that NumPy makes of a value, of that array's own type; may be the value itself.
+    """Convert a value to a tensor of the array type that NumPy chooses; may return the value itself.
 
     Raises:
         InvalidArgumentError: a type that no tensor has.
@@ -220,7 +220,7 @@ def plain_tensor(value: Any) -> Any:
 
 
 def _handle_in(value: Any) -> ResourceHandle | None:
-    """The session tensor's handle that a fed value is; None for any other value.
+    """Return the handle if a fed value is a session tensor's handle, else None.
 
     TensorFlow marks its handles in their `container`; its Python class makes an array of the bytes of the message.
     """
@@ -239,7 +239,7 @@ def _is_client_handle(value: Any) -> bool:
 
 
 def handle_text(handle: Handle) -> str:
-    """The handle as GetSessionTensor takes it."""
+    """Return the handle as text, as GetSessionTensor takes it."""
     if isinstance(handle, ResourceHandle):
         return handle.name
     return handle if isinstance(handle, str) else str(handle, "utf-8", "replace")

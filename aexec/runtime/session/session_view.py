@@ -55,7 +55,7 @@ class SessionStatistics:
         nodes: number of nodes of the graph.
         longest_hold: seconds of the longest slice of the event loop in which the session had a part.
         pool: the worker threads.
-        bytes_in_use: bytes of its steps' tensors and of what they keep; None if no limit has them counted.
+        bytes_in_use: bytes of its steps' tensors and of those that they keep; None if memory is not limited.
     """
 
     runs: int
@@ -69,7 +69,7 @@ class SessionStatistics:
 
 
 class SessionView:
-    """The part of `Session` that reads: it changes nothing but the set of plans that are made.
+    """The part of `Session` that reads: it changes nothing except that it may add plans.
 
     Attributes:
         id: the number of the session in this process.
@@ -92,7 +92,7 @@ class SessionView:
 
     @property
     def graph(self) -> Graph:
-        """The graph as it is now, extensions included.
+        """The graph with its extensions.
 
         Raises:
             FailedPreconditionError: the session read the graph itself and is closed, so the graph was freed.
@@ -106,7 +106,7 @@ class SessionView:
 
     @property
     def cost_model(self) -> CostModel:
-        """The node costs that measured runs have reported.
+        """The costs of nodes that measured runs have reported.
 
         A run is measured with `RunOptions(cost_graph=True)`, or if `SessionConfig.build_cost_model` chooses it.
         """
@@ -118,12 +118,12 @@ class SessionView:
         return self._signatures
 
     def signature(self, name: str | None = None) -> Signature:
-        """One signature, or the graph's own.
+        """Return a signature, or the graph's own.
 
         Args:
             name: one of `signatures`; by default the only one, or else `serving_default`.  A graph without signatures
-                has a single one without a name: its inputs are the placeholders, its outputs the results that no node
-                consumes.
+                has a single one without a name: its inputs are the placeholders, its outputs the tensors that no node
+                uses.
 
         Raises:
             NotFoundError: there is no signature of that name, or no default.
@@ -162,7 +162,7 @@ class SessionView:
         return self._devices
 
     def statistics(self) -> SessionStatistics:
-        """Numbers of what the session has done and is doing."""
+        """Return a snapshot of the session."""
         return SessionStatistics(
             self._steps.runs,
             len(self._steps.in_flight),
@@ -175,7 +175,7 @@ class SessionView:
         )
 
     async def plan_source(self, call: SessionCallable) -> str:
-        """The source of the Python function that a callable's plan becomes when it is compiled.
+        """Return the source of the Python function to which a callable's plan is compiled.
 
         Raises:
             UnimplementedError: the plan is not compiled; the message says why.
@@ -208,8 +208,9 @@ class SessionView:
         return report_passes((await self._plan_of(call)).graph)
 
     async def regions(self, call: SessionCallable) -> list[RegionReport]:
-        """The regions of a callable that a delegate runs, or would if their nodes took long enough;
-        `SessionConfig.delegates`.
+        """Return the regions of a callable that a delegate runs, or would run if their nodes took long enough.
+
+        `SessionConfig.delegates` chooses the delegates.
 
         Raises:
             FailedPreconditionError: a delegate that the config names is not installed.
@@ -227,7 +228,7 @@ class SessionView:
         return report_estimates((await self._plan_of(call)).plan)
 
     async def captured_regions(self, call: SessionCallable) -> list[CapturedReport]:
-        """The regions of a callable that GPUs capture; see `SessionConfig.capture_graphs`.
+        """Return the regions of a callable that GPUs capture; see `SessionConfig.capture_graphs`.
 
         Raises:
             InvalidArgumentError, NotFoundError: as a call would.
@@ -263,5 +264,5 @@ class SessionView:
         return block(f"Session {self.id}", f"{self._graph.num_nodes} nodes, {self._facts()}", *tables)
 
     def _check_usable(self) -> asyncio.AbstractEventLoop:
-        """The running loop; the first call ties the session to it."""
+        """Return the running loop; the first call ties the session to it."""
         return self._life.check_usable()
