@@ -11,7 +11,6 @@ from typing import Any
 
 from aexec import ops
 from aexec.compat.v1.namespace import refuse
-from aexec.compat.v1.running.session import load
 from aexec.framework.indexed_slices import IndexedSlices
 from aexec.graph.nodes.node import Node
 from aexec.variables import variable as _variable
@@ -97,11 +96,6 @@ class Variable(_variable.Variable, metaclass=_Any):
             constraint=constraint,
             use_resource=_resource_form if use_resource is None else use_resource,
         )
-
-
-if not hasattr(_variable.Variable, "load"):
-    # Variables that `get_variable` and optimisers make have it, too.
-    _variable.Variable.load = load  # type: ignore[attr-defined]
 
 
 def get_variable(

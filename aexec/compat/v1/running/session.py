@@ -36,6 +36,7 @@ from aexec.runtime.feeding.fetches import FetchMapper, flat_feeds, register_fetc
 from aexec.runtime.feeding.nested_lists import num_leaves
 from aexec.runtime.session.session import Session as _Session
 from aexec.runtime.threads.loop_thread import LoopThread
+from aexec.variables.variable import Variable
 
 __all__ = [
     "AsyncSession",
@@ -43,7 +44,6 @@ __all__ = [
     "InteractiveSession",
     "Session",
     "in_session",
-    "load",
     "waited",
 ]
 
@@ -69,12 +69,17 @@ def waited(coroutine: Coroutine[Any, Any, Any]) -> Any:
         thread.stop()
 
 
-def load(variable: Any, value: Any, session: Any = None) -> Any:
+def _load(variable: Any, value: Any, session: Any = None) -> Any:
     """`Variable.load`: assign a value in a session."""
     initializer = variable.initializer
     source, slot = initializer.in_edges[1]
     given = initializer.graph.nodes[source].output(slot)
     return (session or default_session()).run(initializer, {given: value})
+
+
+if not hasattr(Variable, "load"):
+    # All variables have it where there are sessions, whoever makes them.
+    Variable.load = _load  # type: ignore[attr-defined]
 
 
 def _feeds(graph: Graph, feed_dict: Mapping[Any, Any] | None) -> dict[Any, Any]:

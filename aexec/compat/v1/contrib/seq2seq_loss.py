@@ -1,0 +1,66 @@
+"""`tf.contrib.seq2seq.sequence_loss`: the cross entropy of sequences of classes.
+
+Next to read: `seq2seq_decoding.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aexec import nn, ops
+from aexec.client.building import name_scope
+from aexec.framework import errors
+from aexec.graph.nodes.node import Tensor
+from aexec.graph.op_functions import convert_to_tensor
+
+__all__ = ["sequence_loss"]
+
+
+def sequence_loss(
+    logits: Any,
+    targets: Any,
+    weights: Any,
+    average_across_timesteps: bool = True,
+    average_across_batch: bool = True,
+    sum_over_timesteps: bool = False,
+    sum_over_batch: bool = False,
+    softmax_loss_function: Callable[..., Tensor] | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """The weighted cross entropy, summed over time or the batch where that is averaged or summed.
+
+    Args:
+        logits: [batch, time, classes].
+        targets: classes, [batch, time].
+        weights: [batch, time]; 0 for what does not count.
+        average_across_timesteps, average_across_batch: divide the sum over that axis by the sum of weights.
+        sum_over_timesteps, sum_over_batch: divide it by the number of weights that are not 0.
+        softmax_loss_function: of `labels` and `logits` by name, in place of the sparse cross entropy.
+
+    Returns:
+        A scalar; [batch], [time] or [batch, time] if only one axis is averaged or summed, or none.
+
+    Raises:
+        ValueError: ranks are others, or an axis is both averaged and summed.
+    """
+    values, classes, counted = (convert_to_tensor(given) for given in (logits, targets, weights))
+    for value, rank, what in ((values, 3, "Logits"), (classes, 2, "Targets"), (counted, 2, "Weights")):
+        if value.static_shape.rank not in (None, rank):
+            raise errors.InvalidValueError(f"{what} must have {rank} axes, got {value.static_shape}")
+    if (average_across_timesteps and sum_over_timesteps) or (average_across_batch and sum_over_batch):
+        raise errors.InvalidValueError("an axis cannot be both averaged and summed")
+    with name_scope(name or "sequence_loss"):
+        flat = ops.reshape(values, ops.pack([-1, ops.shape(values)[2]]))
+        loss_function = softmax_loss_function or nn.sparse_softmax_cross_entropy_with_logits
+        losses = loss_function(labels=ops.reshape(classes, [-1]), logits=flat)
+        losses = ops.reshape(losses, ops.shape(classes)) * counted
+        averaged = [axis for axis, used in enumerate((average_across_batch, average_across_timesteps)) if used]
+        summed = [axis for axis, used in enumerate((sum_over_batch, sum_over_timesteps)) if used]
+        if averaged and not summed:
+            return ops.sum(losses, averaged) / (ops.sum(counted, averaged) + 1e-12)
+        if summed:
+            nonzero = ops.cast(ops.not_equal(counted, ops.zeros_like(counted)), DstT=losses.dtype.base)
+            axes = sorted([*averaged, *summed])
+            return ops.div_no_nan(ops.sum(losses, axes), ops.sum(nonzero, axes))
+        return losses
