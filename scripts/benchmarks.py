@@ -21,7 +21,8 @@ the same process and minute, because machines differ and drift:
 * pools: threads between nodes and within one, and streams of a device, against one thing after another, see
   `pool_benchmarks.py`;
 * cluster: a fetch from another process, and a step over two, against Dask's RPC, see `cluster_benchmarks.py`;
-* kernels: each kernel against the plain NumPy expression, at 1 k and 1 M elements.
+* kernels: each kernel against the plain NumPy expression, at 1 k and 1 M elements;
+* ways: what each way of running a node gains, against the same run without it, see `way_benchmarks.py`.
 
 `models`, `training` and `building` are commands of their own: whole models, steps that train some, and how long it
 takes to build graphs, against other runtimes, see `scripts/bench models --help`.
@@ -490,6 +491,12 @@ def bench_cluster(rows: list[Row], repeats: int) -> None:
     rows.extend(Row("cluster", figure) for figure in asyncio.run(measure(repeats)))
 
 
+def bench_ways(rows: list[Row], quick: bool) -> None:
+    from way_benchmarks import figures
+
+    rows.extend(Row("ways", figure) for figure in asyncio.run(figures(3 if quick else 21, small=quick)))
+
+
 def bench_kernels(rows: list[Row], repeats: int) -> None:
     from kernel_benchmarks import LIMIT, kernel_comparisons
 
@@ -550,6 +557,7 @@ def main() -> int:
         "cluster",
         "overload",
         "hosts",
+        "ways",
     )
     parser.add_argument("groups", nargs="*", help=f"any of {', '.join(groups)}; default all")
     parser.add_argument("--json", metavar="FILE", help="write the figures as JSON")
@@ -605,6 +613,8 @@ def main() -> int:
         bench_graph(rows)
     if "kernels" in wanted:
         bench_kernels(rows, 3 if arguments.quick else 9)
+    if "ways" in wanted:
+        bench_ways(rows, arguments.quick)
     print_table(rows)
     if arguments.json:
         report = {
