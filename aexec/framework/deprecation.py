@@ -26,10 +26,10 @@ class Renamed:
 
 
 def warn_deprecated(what: str, instead: str, removed_in: str, *, stacklevel: int = 1) -> None:
-    """Warn the caller's caller that what it used is deprecated.
+    """Warn the caller's caller that a name it used is deprecated.
 
     Args:
-        what: what was used.
+        what: the deprecated name or argument, as the message shows it.
         instead: what to use.
         removed_in: the first minor version without it.
         stacklevel: 1 to attribute the warning to the caller's caller, 2 to the caller of that, and so on.

@@ -103,7 +103,7 @@ class OpError(Exception):
 
     Attributes:
         code: the canonical `Code`.
-        message: what was expected, what came, which name to look at; its middle is left out if it is very long.
+        message: the text: what was expected, what was given, and where; its middle is left out if it is very long.
         node: name of the node that failed, or None.
         op: op type of that node, or None.
         site: `file:line` of the Python statement that made the node, or None.

@@ -58,7 +58,7 @@ def set_printer(printer: Printer | None) -> None:
 class PrintRate:
     """A `Printer` that limits how many bytes a second one source prints.
 
-    Further texts are dropped; a line says how much, when the second is over.
+    Further texts are dropped; at the end of the second a line says how much.
 
     Args:
         source: the name of the source, for that line.
@@ -118,7 +118,7 @@ class PrintRate:
 
 
 class Prints:
-    """A `Printer` that keeps the beginning of what a run prints.
+    """A `Printer` that keeps the beginning of a run's output.
 
     Args:
         most: the most characters that are kept.

@@ -155,7 +155,7 @@ class PartialTensorShape:
         return all(a is None or b is None or a == b for a, b in zip(self.dims, theirs, strict=True))
 
     def merge_with(self, other: PartialTensorShape) -> PartialTensorShape:
-        """The shape with what is known of either.  Raises InvalidArgumentError if they contradict each other."""
+        """Merge the known dimensions of both shapes.  Raises InvalidArgumentError if they contradict each other."""
         if not self.is_compatible_with(other):
             what = "shapes" if self.rank == other.rank else "ranks"
             seen = f"{self} vs. {other}" if self.rank == other.rank else f"{self.rank} vs. {other.rank}"

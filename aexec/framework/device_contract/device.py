@@ -50,7 +50,7 @@ def no_value_yet(kernel: QueuedKernel) -> errors.OpError:
 
 
 class DeviceEvent(abc.ABC):
-    """A point in what is queued on a device.  It has passed when all work before it is done, failed work included."""
+    """A point in the queue of a device.  It has passed when all work before it is done, failed work included."""
 
     @property
     @abc.abstractmethod

@@ -32,7 +32,7 @@ class DeviceMemory:
 
     Args:
         account: the account of that memory, within the step's.
-        report: returns a text about what is in use, for errors, from the names of a device and its allocator.
+        report: returns text about the memory in use, for errors, from the names of a device and its allocator.
         session: the account of the step's session, or None.
     """
 

@@ -117,7 +117,7 @@ class RendezvousStatistics:
     aborted: bool
 
 
-# Callback with what was received, or with the error that ended the wait.
+# Callback with the received value, or with the error that ended the wait.
 Done = Callable[[Received | errors.OpError], object]
 
 
@@ -295,7 +295,7 @@ class Rendezvous:
             waiter(outcome)
 
     def recv_local(self, key: str, done: Done, cancellation: CancellationManager | None = None) -> None:
-        """`recv_async` of what is sent in this process; called for transports of other processes."""
+        """Like `recv_async`, for values sent in this process; called for transports of other processes."""
         outcome: Received | errors.OpError | None
         with self._lock:
             outcome = self._take_value(key) if self._status is None else _derived(self._status)
@@ -378,7 +378,7 @@ class Rendezvous:
             waiter(_derived(status))
 
     def close(self) -> None:
-        """End of the step: abort what is left with CANCELLED."""
+        """End the step: abort all remaining waits with CANCELLED."""
         if self._transport is not None:
             self._transport.close()
         if self._values or self._waiters:

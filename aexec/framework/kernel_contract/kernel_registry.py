@@ -270,7 +270,7 @@ class KernelRegistry:
 
         Raises:
             InvalidArgumentError: more than one kernel matches.
-            NotFoundError: none does; the message lists what is registered for the op.
+            NotFoundError: none does; the message lists the kernels of the op.
         """
         kernels = self.kernels_of(op)
         label = _label(attrs)

@@ -1,4 +1,4 @@
-"""The contract of a kernel: how it is built, what it is called with, what it may return.
+"""The contract of a kernel: its construction, its arguments, its results.
 
 An op says *what* is computed (OpDef), a kernel says *how* on one kind of device.
 A kernel is registered as a **builder** (see `kernel_registry.kernel`).  The builder

@@ -90,7 +90,7 @@ class RecvEnd:
         return pending
 
     def _arrived(self, pending: PromptOutputs, outcome: Received | errors.OpError) -> None:
-        """Complete pending outputs with what was received; called in any thread."""
+        """Complete pending outputs with the received value; called in any thread."""
         if isinstance(outcome, errors.OpError):
             complete_on_loop(pending, lambda waiting: waiting.set_exception(outcome))
             return

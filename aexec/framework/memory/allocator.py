@@ -498,7 +498,7 @@ def announce_scratch(num_bytes: int) -> None:
 
 
 class ReusedScratch:
-    """Announces the scratch memory of parts of a call that follow one another, each of which frees what it took.
+    """Announces the scratch memory of successive parts of a call, each of which frees its memory.
 
     It counts the most that one of them takes, until the call ends.
     """

@@ -121,7 +121,7 @@ def keep_large() -> None:
 
 
 def drop_large() -> None:
-    """Note that a large graph of a `keep_large` call is gone.  The caller has freed what was in cycles."""
+    """Note that a large graph of a `keep_large` call is gone.  The caller has freed its objects that were in cycles."""
     global _large
     with _lock:
         _large -= 1

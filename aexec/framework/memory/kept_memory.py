@@ -96,7 +96,7 @@ class KeptMemory:
             self._add(new)
 
     def hold(self, resource: Any, num_bytes: int) -> None:
-        """Count `num_bytes` for a resource, in place of what it took before, until it dies.
+        """Set the bytes that count for a resource, until it dies.
 
         Raises:
             ResourceExhaustedError: they exceed the limit; then the previous number stays.
@@ -124,7 +124,7 @@ class KeptMemory:
             self._used = self._reserved = 0
 
     def forget(self, tensors: Iterable[Any]) -> None:
-        """Stop counting tensors that belong to somebody else from now on."""
+        """Stop counting tensors that now belong elsewhere."""
         if not self._kept:
             return
         with self._lock:

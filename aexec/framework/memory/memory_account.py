@@ -1,8 +1,8 @@
 """Memory accounts: the memory that a step, a session or a server has in use, by node, with a limit.
 
 An account counts buffers, each once, however many arrays are views of it, until its memory is freed.  A kernel's call
-**reserves** what it is expected to make before it begins, so that too much is refused before it is allocated; at its
-end it gives the rest back.  An account may be inside another one, as a step's is in its session's: then reservations
+**reserves** the memory of its expected outputs before it begins, so that too much is refused before it is allocated; at
+its end it returns the rest.  An account may be inside another one, as a step's is in its session's: then reservations
 and buffers count for both.
 Next to read: `kept_memory.py` for what resources keep, and `aexec/runtime/interpreter/memory_accountant.py`, which
 counts the calls of a step.
@@ -180,7 +180,7 @@ class MemoryAccount:
             try:
                 reference = weakref.ref(owner, lambda _: dead.append(number))
             except TypeError:
-                return  # memory that is nobody's to account for: bytes, a memory map
+                return  # memory that no account counts: bytes, a memory map
             self._buffers[number] = _Buffer(id(owner), size, node, reference)
             self._numbers[id(owner)] = number
             self._in_use += size
@@ -327,7 +327,7 @@ class CallMemory:
         self._step.give_back(self._left + self._scratch)
         self._left = self._scratch = 0
         for array in new.freeze():
-            # A read-only value belongs to a variable or the like, and not to the step.
+            # A read-only value belongs to a variable or another resource, and not to the step.
             self._use(array, self._step if array.flags.writeable else self._step.within)
         self._step.check()
 

@@ -40,7 +40,7 @@ class ShapeAlgebra:
         self.merged_dims: list[tuple[Dimension, Dimension]] = []
 
     def forget_merges(self) -> None:
-        """Drop what is known about equal shapes and dimensions."""
+        """Drop the known equalities of shapes and dimensions."""
         self.merged_shapes = []
         self.merged_dims = []
 
@@ -143,7 +143,7 @@ class ShapeAlgebra:
         raise errors.InvalidArgumentError(f"Dimensions must be equal, but are {first.value} and {second.value}")
 
     def merge(self, first: Shape, second: Shape) -> Shape:
-        """The shape with what is known of either: one of them if it has all, else a new shape.
+        """Merge the known dimensions of both: return one of them if it has all, else a new shape.
 
         Raises:
             InvalidArgumentError: their ranks or a dimension differ.

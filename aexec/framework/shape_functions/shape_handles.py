@@ -55,7 +55,7 @@ def as_dimension(value: DimensionOrConstant) -> Dimension:
 
 
 class Shape(PartialTensorShape):
-    """A shape during inference.  `is` compares identity; `==` compares what is known.
+    """A shape during inference.  `is` compares identity; `==` compares the known dimensions.
 
     Unlike its base class it is not validated: the rules that make it keep it valid.
     """

@@ -377,12 +377,12 @@ class InferenceContext(ShapeAlgebra):
     # Handle data: what handles refer to
 
     def input_handle_shapes_and_types(self, index: int) -> HandleData | None:
-        """Shapes and types of what a resource or variant input refers to; None if unknown."""
+        """Shapes and types of the values behind a resource or variant input; None if unknown."""
         data = self._handle_data
         return data[index] if index < len(data) else None
 
     def output_handle_shapes_and_types(self, index: int) -> HandleData | None:
-        """Shapes and types of what a resource or variant output refers to; None if not set."""
+        """Shapes and types of the values behind a resource or variant output; None if not set."""
         return self.output_handle_data.get(index)
 
     def set_output_handle_shapes_and_types(self, index: int, data: Sequence[ShapeAndType]) -> None:

@@ -392,7 +392,7 @@ class ResourceManager:
         self.delete(handle.container, handle.name, kinds[0] if kinds else object)
 
     def cleanup(self, container: str) -> None:
-        """Remove a container with all that is in it.  Unknown containers are ignored."""
+        """Remove a container with its resources.  Unknown containers are ignored."""
         if container in self._containers:
             with self._lock:
                 removed = self._containers.pop(container, {})

@@ -1,4 +1,4 @@
-"""Abandoned calls: calls in threads for which nobody waits any more end between two pieces of their work.
+"""Abandoned calls: calls in threads whose results are no longer wanted end between two pieces of their work.
 
 When a step ends, by its deadline for instance, its calls in worker threads are abandoned.  The step is answered at
 once, and a thread notices the next time it asks.  `in_pieces` and `let_others_run` ask for their users; other loops

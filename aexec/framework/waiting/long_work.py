@@ -108,7 +108,7 @@ class ShortWork:
             self.look_at = perf_counter() + self._end - thread_time()
 
     def expect(self, nanoseconds: float) -> None:
-        """Stop the work if the announced pieces take too large a share of its time, or this one all that is left."""
+        """Stop the work if the announced pieces take too large a share of its time, or this one all that remains."""
         self._announced += nanoseconds
         too_long = self._announced * 1e-9 > _ANNOUNCED_SHARE * self._seconds
         if too_long or thread_time() + nanoseconds * 1e-9 > self._end:
@@ -155,7 +155,7 @@ class LongWork:
             self._turn_began = self._looked = perf_counter()
             with suppress(CalledOffError, AbandonedError), self._call.running():
                 return call()
-            # A new error without the first one's frames, which refer to what was being made.
+            # Return a new error without the first one's frames, which refer to the unfinished objects.
             raise CalledOffError
         finally:
             _here.work = None
@@ -203,7 +203,7 @@ class LongWork:
 
 
 class _Turns:
-    """Whose turn it is, and the works that wait, in order.  It is nobody's turn only if none waits."""
+    """The work whose turn it is, and those that wait, in order.  No work has the turn only if none waits."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -327,7 +327,7 @@ def drained(container: list[T]) -> Iterator[T]:
 
 
 def empty(container: list[Any] | dict[Any, Any]) -> None:
-    """Empty a list or dict item by item, so that what it alone refers to is not freed all at once."""
+    """Empty a list or dict item by item, so that the objects that it alone refers to are not freed at once."""
     if isinstance(container, dict):
         keys = list(container)
         for key in drained(keys):

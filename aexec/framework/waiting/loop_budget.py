@@ -65,7 +65,7 @@ SHORTEST_SLICE = 1e-5
 
 # One call may take this part of a slice.  So a slice lasts at most one and a half, if the call begins at its end.
 _INLINE_SHARE = 0.5
-# Calls shorter than this part of what may run inline are not compared with their estimate, as that measures noise.
+# Calls shorter than this part of the longest inline call are not compared with their estimate, as that measures noise.
 _MEASURED_SHARE = 0.1
 # Work that is done once and remembered, such as planning a graph, may hold the loop for this many slices: a thread
 # would cost several switches of the interpreter's lock, and errors of a request would come later.  If it takes this

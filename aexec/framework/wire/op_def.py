@@ -48,7 +48,7 @@ class ArgDef:
         number_attr: attr of type `int` that gives the number of tensors, or "".
         type_list_attr: attr of type `list(type)` that gives all their types, or "".
         is_ref: True if the tensors are variables' cells (ref types).
-        handle_data: of a resource, the (dtype, shape) pairs of what it holds.
+        handle_data: for a resource, the (dtype, shape) pairs of its values.
         description: for people.
         full_type: TensorFlow's experimental type, kept as it was read.
     """

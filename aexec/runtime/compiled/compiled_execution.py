@@ -219,7 +219,7 @@ class CompiledExecution(Execution):
     async def _changed(self, stretch: Stretch) -> None:
         """Wait until the worker has left a line that is given up, if it is at a call that changes state."""
         while not stretch.ended:
-            with contextlib.suppress(asyncio.CancelledError):  # the step is over either way
+            with contextlib.suppress(asyncio.CancelledError):  # the step has ended either way
                 await self._wait()
 
     def _stretch_ended(self, stretch: Stretch, _: Any) -> None:
@@ -319,7 +319,7 @@ def _attributed(levels: Sequence[Position], error: BaseException) -> BaseExcepti
 
 
 def _is_watched(environment: StepEnvironment, on_result: OnResult | None) -> bool:
-    """True if somebody watches the run node by node, which only the interpreter shows."""
+    """True if the run is watched node by node, which only the interpreter allows."""
     return bool(DEBUG) or environment.tracer is not None or on_result is not None
 
 

@@ -256,7 +256,7 @@ def prepare_functions(plan: Plan, budget: LoopBudget) -> bool:
     """Build the small functions that a plan calls, on the event loop, as the thread that compiles cannot do it.
 
     Returns:
-        False if that takes longer than the budget allows: what was built stays, and the next call continues.
+        Returns False if that takes longer than the budget allows; the next call continues.
 
     Raises:
         NotCompiledError: a function cannot be built.

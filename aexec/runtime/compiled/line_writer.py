@@ -1,6 +1,6 @@
 """The writer of compiled plans: says line by line what the text of a plan does.
 
-The layout says which variables the text uses, the costs what it asks before a call; `LineText` compiles it.
+The layout has the variables of the text, the costs the checks before calls; `LineText` compiles the text.
 Next to read: `line_layout.py`, `line_costs.py`, and `plans/blocks.py`, which finds the order of the calls.
 """
 
@@ -41,7 +41,7 @@ class LineWriter:
     Attributes:
         options: what the line is written for.
         layout: the variables that it uses.
-        costs: what it asks about cost.
+        costs: the checks of cost that it uses.
         text: the result, compiled.
         bodies: node that calls functions → their compiled plans.
         is_line: True if the line is a plain function, which returns the results at once; else it is a generator.

@@ -247,7 +247,7 @@ class CalledFunction:
         return body if body.results != by_type and wanted is None else BodyPlan(body.plan, body.graph, None)
 
     def take_apart(self) -> None:
-        """Release its plans; nobody may call it any more."""
+        """Release its plans; it must not be called any more."""
         self.plan = self._always = None
         for body in self._bodies.values():
             body.plan.take_apart()

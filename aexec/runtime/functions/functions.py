@@ -117,7 +117,7 @@ class Function:
         return kernel
 
     def take_apart(self) -> None:
-        """Release its plans, kernels and body, which refer to one another; nobody may call it any more."""
+        """Release its plans, kernels and body, which refer to one another; it must not be called any more."""
         for called in self.called.values():
             called.take_apart()
         self.called.clear()
@@ -235,7 +235,7 @@ class FunctionRuntime:
         self._sent_nodes = None
 
     def take_apart(self) -> None:
-        """Release all functions; nobody may call them any more."""
+        """Release all functions; they must not be called any more."""
         for function in self._functions.values():
             function.take_apart()
 

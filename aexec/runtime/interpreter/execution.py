@@ -48,7 +48,7 @@ class Execution(NodeRunner):
     """One execution of one plan; `run` is called once.
 
     Attributes:
-        plan: what it executes.
+        plan: the plan that it executes.
         shared_turn: the turn shared with the executions of the step's other partitions; None without partitions.
     """
 
@@ -337,7 +337,7 @@ class Execution(NodeRunner):
             loop.call_soon_threadsafe(self._cancel_first)
 
     def _cancel_first(self) -> None:
-        """Stop before accounting for ended calls, so that a coroutine can give back what nobody will take."""
+        """Stop before accounting for ended calls, so that a coroutine can give back a value that will not be used."""
         self._completions.appendleft(self._cancel_now)
         self.wake()
 
@@ -346,9 +346,10 @@ class Execution(NodeRunner):
         if state.stopping:
             return
         if not state.outstanding and state.active and not any(map(has_work, state.active)):
-            return  # nothing is left but to take what was fetched
+            return  # only retvals are left
         if not self._lingered and self._calls is not None and self._calls.has_ended_coroutine:
-            # A coroutine that has returned cannot give back what it took: if nothing else is left, the step succeeds.
+            # A coroutine that has returned cannot give back values that it took: if nothing else is left, the step
+            # succeeds.
             self._lingered = True
             self.environment.loop.call_soon(self.complete, self._cancel_now)
             return

@@ -328,7 +328,7 @@ def as_op_error(node: PlanNode, inputs: Any, error: BaseException) -> errors.OpE
     """Return what a kernel raised as an OpError that names the node.
 
     Args:
-        inputs: the call's, or None; the kernel may find in them what was wrong.
+        inputs: the call's inputs, or None; from these the kernel may find the cause.
     """
     if not isinstance(error, errors.OpError):
         error = _explained(node, inputs, error)

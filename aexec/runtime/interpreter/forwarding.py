@@ -1,4 +1,4 @@
-"""Forwarding: a call writes its output over an input that nobody else needs.
+"""Forwarding: a call writes its output over an input that nothing else needs.
 
 The executor asks for it when it runs a node with large inputs; copying small ones costs less than the question.  It
 asks when the inputs have left their argument slots and are in one list, because only then do reference counts tell.

@@ -75,7 +75,7 @@ _MOST_STRINGS = DEFAULT.pieces(MEASURE_NS) // 4
 # Of a list with more values than `_LONG` about `_SAMPLED` are looked at, because the event loop waits; at least
 # `_ENOUGH` of them must be arrays to tell of the others.
 _LONG, _SAMPLED, _ENOUGH = 4096, 2048, 64
-# Fed values of at least this many bytes are told apart from what the step made.
+# Fed values of at least this many bytes are not counted as made by the step.
 _LARGE_FEED = 1 << 16
 
 
@@ -279,7 +279,7 @@ class StepMemory:
     def refused(
         self, node: PlanNode, inputs: Sequence[Any], error: errors.ResourceExhaustedError
     ) -> errors.ResourceExhaustedError:
-        """The error of a limit, with what was to be made."""
+        """Return the error of a limit, with the outputs that were expected."""
         outputs = ", ".join(
             f"shape[{','.join(map(str, dims))}] and type {dtype}" for dims, dtype in _outputs(node, inputs, [])
         )

@@ -46,7 +46,7 @@ _NONE_UNFED: frozenset[int] = frozenset()
 
 
 class IterationState:
-    """One iteration of one frame: counts, argument slots, and what is ready.
+    """One iteration of one frame: counts, argument slots, and ready nodes.
 
     Attributes:
         pending: pending count of each node of the frame.
@@ -742,7 +742,7 @@ class PropagatorState:
     def validate(self) -> None:
         """Check the invariants that the fields state; for tests and AEXEC_DEBUG.  Raises AssertionError."""
         if self.stopping or self.finished:
-            return  # what was abandoned is accounted for no longer
+            return  # abandoned calls are no longer accounted for
         running = 0
         for iteration in self._iterations():
             running += iteration.in_flight

@@ -94,7 +94,7 @@ class QueuedCalls:
         self._call_soon(partial(self._failed, self._nodes[kernel], error))
 
     def _call_soon(self, callback: Callable[[], object]) -> None:
-        with suppress(RuntimeError):  # the loop has closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop has closed, so nothing waits
             self._loop.call_soon_threadsafe(callback)
 
 

@@ -57,7 +57,7 @@ class Receiving:
         receiver = self._receiver
         loop = receiver.environment.loop
         if _get_running_loop() is not loop:
-            with suppress(RuntimeError):  # the loop has closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop has closed, so nothing waits
                 loop.call_soon_threadsafe(self, outcome)
         elif receiver.idle and type(outcome) is Received:
             # In the middle of the sender's turn, in which it then goes on.

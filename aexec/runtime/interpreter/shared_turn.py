@@ -33,7 +33,7 @@ class Member(Protocol):
         """The end of the slice of the present turn, by `perf_counter`."""
 
     def go_on_inline(self, end: float) -> None:
-        """Run what is ready, until `end`."""
+        """Run ready nodes until `end`."""
 
     def has_to_do(self) -> bool:
         """True if it has something to do now, besides waiting."""

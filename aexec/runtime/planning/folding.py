@@ -29,7 +29,8 @@ from aexec.graph.passes.constant_folding import MAX_BYTES
 __all__ = ["FoldedValues"]
 
 # Nanoseconds that all folded nodes of one request may take; a single node may take a tenth.  Planning goes on in a
-# thread if that is too long for the event loop, so that what is folded does not depend on where or how fast it is.
+# thread if that is too long for the event loop, so that the folded constants do not depend on the machine's speed or
+# load.
 _MOST_NS = 200_000_000.0
 # The most bytes of all folded values of a session; beyond that nothing more is folded.
 _MAX_TOTAL_BYTES = 64 * 2**20

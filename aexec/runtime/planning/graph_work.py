@@ -66,7 +66,7 @@ class GraphWork:
                 memory.end()
 
     def beside_the_loop(self, call: Callable[[], T]) -> SharedWork[T]:
-        """Run `call` on the graph in a thread; it is called off when nobody waits for it any more."""
+        """Run `call` on the graph in a thread; it is called off when nothing waits for it any more."""
         work = LongWork()
 
         def locked() -> T:

@@ -62,7 +62,7 @@ class RegionPlanning:
     def build(self, signature: PlanKey) -> SharedWork[CachedPlan]:
         """Make a plan that has its regions from the beginning.
 
-        It is not called off when nobody waits for it: a library cannot be stopped while it compiles, and the next
+        It is not called off when nothing waits for it: a library cannot be stopped while it compiles, and the next
         request would start again.
         """
         return SharedWork(self._begin(self._build(signature)), None)

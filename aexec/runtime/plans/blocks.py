@@ -155,7 +155,7 @@ class _Arranger:
         # The order of predicates: an earlier one may decide whether a later one exists.
         self.serial: dict[Value | None, int] = {None: -1}
         self.inputs: dict[Item, list[frozenset[_Literal]]] = {}  # of Merges: their guards
-        self.merged: dict[Item, tuple[Guard, ...]] = {}  # the same, without what is known where they are
+        self.merged: dict[Item, tuple[Guard, ...]] = {}  # the same, without the guards that hold where they are
         self.flagged: set[PlanNode] = set()
         for frame in self.frames:
             for node in frame.nodes:

@@ -95,7 +95,7 @@ def usual_ns(cost: Cost, estimate: NodeEstimate, inputs: Sequence[Any]) -> float
 
 
 def correct_estimate(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
-    """Correct the node's estimate by what a call on the event loop took.
+    """Correct the node's estimate by the time of a call on the event loop.
 
     A call that held up the loop may have lost the processor to another process, or waited for another thread.  So the
     node is only suspected: its next call is made in a thread and measured there, however short it is.
@@ -104,7 +104,7 @@ def correct_estimate(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
 
 
 def correct_in_thread(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
-    """Correct the node's estimate by what a call in a worker thread took."""
+    """Correct the node's estimate by the time of a call in a worker thread."""
     _measured(node, CallEvent.IN_THREAD, inputs, elapsed_ns)
 
 
@@ -114,7 +114,7 @@ def took_at_most(node: PlanNode, expected_ns: float, elapsed_ns: float) -> None:
 
 
 def _measured(node: PlanNode, event: CallEvent, inputs: Any, elapsed_ns: float) -> None:
-    if node.check:  # nobody asks for the estimates of other nodes
+    if node.check:  # estimates of other nodes are not used
         _learn(node, event, _own_ns(node.cost, inputs), elapsed_ns)
 
 

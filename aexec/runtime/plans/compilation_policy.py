@@ -219,7 +219,7 @@ class CompilationPolicy:
         self.busy = False
 
     def adopt(self, form: CompiledForm) -> None:
-        """Use the line that was written for a calling plan; what is known of the present one is kept.
+        """Use the line that was written for a calling plan; the state of the present one is kept.
 
         May be called in any thread.  Ignored while a thread writes this plan's own line.
         """

@@ -38,7 +38,7 @@ class DeviceConstants:
         """A constant on a device; copies it there unless it is there already.
 
         Args:
-            array: the value; nobody may change it.
+            array: the value, which must not be changed.
             node: the name of the node whose value it is.
 
         Raises:

@@ -1,4 +1,4 @@
-"""`EstimateReport`: what is known of the cost of a node's calls, for people.
+"""`EstimateReport`: reports the learned cost of a node's calls.
 
 Next to read: `aexec/framework/kernel_contract/node_estimate.py`, for the states.
 """

@@ -96,7 +96,7 @@ def build_partitioned_plan(
     """Lay out partitions for execution.
 
     Args:
-        graph, signature: what was split.
+        graph, signature: the graph and the request that were split.
         kernel_of: returns the kernel of a node of a partition, built or remembered.
         on_device: returns a constant as the input of a node of a device that is not the host; see `plan.OnDevice`.
         has_to_travel: why values must travel although all devices are the host's, or "".

@@ -77,37 +77,36 @@ class PlanNode:
 
     Attributes:
         kind: one of `Kind`.
-        arity: 1 or 2 for a trusted `Kind.PLAIN` node with so many inputs, which the executor runs fastest; else 0.
+        arity: number of inputs, 1 or 2, of a trusted `Kind.PLAIN` node, which the executor runs fastest; else 0.
         index: position in the tables of `frame`.
         first, last: its inputs are the frame's argument slots [first, last).
         frame: the frame it runs in; `child` is the frame an Enter starts.
         compute: the kernel's compute callable; `wants_context` says whether it takes the context, `takes_list`
             whether it then takes one list of inputs, `forwards` which inputs it may be given as `out`.
-        device: full name of the device that its kernel runs on; `on_host` says whether that is one of the host's.
-        queued_on, queued: of a `Kind.QUEUED` node, that device, and the kernel as it gets it.
-        variables: of such a node, the variables whose values its kernel gets; None if it gets none.
-        cost: the kernel's own estimate of what a call takes; `estimate` is what measurement has shown of it, and is
-            shared by all plans with the node.
-        scratch: its estimate of the memory that a call needs for itself.
-        check: when to ask whether a call is too heavy to run inline: 0 never, 1 once large values are
-            about, 2 always (the estimate does not just grow with the inputs, or a call was slow), 3 where its inputs
-            may make more elements together than they have.  It is 2 or `usual_check`, as `estimate` says.
-        usual_check: its value while no call was slow.
+        device: full name of the device that its kernel runs on; `on_host` says whether that is a host device.
+        queued_on, queued: for a `Kind.QUEUED` node, that device, and the kernel in the form that the device takes.
+        variables: for such a node, the variables whose values its kernel gets; None if it gets none.
+        cost: the kernel's own estimate of a call's time; `estimate` corrects it by measurement, and is shared by all
+            plans with the node.
+        scratch: the kernel's estimate of a call's scratch memory.
+        check: when to check whether a call is too heavy to run inline: 0 never, 1 in steps with large values, 2 always
+            (the estimate does not only grow with the inputs, or a call was slow), 3 if broadcasting may make more
+            elements than the inputs have.  It is 2 or `usual_check`, as `estimate` says.
+        usual_check: the value of `check` while no call was slow.
         edges: data edges of output 0 to ordinary nodes (the fast path).
         slot_edges: the same for every output slot.
         merge_edges: (output slot, consumer, index, input position) for consumers that are Merge nodes.
         controls, merge_controls: control edges to ordinary nodes and to Merge nodes.
-        followers: order edges: nodes that begin when it is over, whether it has run or was dead
-            (`aexec/graph/ordering/step_order.py`).
-        after: the nodes that it follows so.
+        followers: order edges: nodes that start when it is done or dead (`aexec/graph/ordering/step_order.py`).
+        after: the nodes that it follows by order edges.
         has_tail: True if it has edges other than `edges`.
         gives_tuple: True if its kernel returns its only output in a tuple.
         position: for a feed or a fetch, its place among the feeds or fetches.
         num_data: the number of data inputs; a Merge is dead when that many are dead.
         never_dead: True if it runs although inputs are dead (ControlTrigger; Send and Recv, to which a dead input is
             None).
-        calls: how its kernel calls functions, if it does nothing else.
-        passes_on: True if each output is the input of the same number, whatever its value.
+        calls: the functions that its kernel calls, if it does nothing else.
+        passes_on: True if each output is always the input of the same number.
         trusted: True once its outputs were found to be what its op declares; see `kernel_outputs.py`.
         transfers: True for a Send or a Recv.
         touches_state: True if a call in a thread must not be abandoned.
@@ -328,7 +327,7 @@ class Plan:
         return self.num_nodes + sum(node.last - node.first for node in self.nodes) // 8
 
     def take_apart(self) -> None:
-        """Release its nodes, which refer to one another, in pieces; nobody may run it any more."""
+        """Release its nodes, which refer to one another, in pieces; it must not be run any more."""
         self.compilation.refuse("the plan was taken apart")
         take_apart([*self.args], [self.root])
         take_apart(self.nodes, [])

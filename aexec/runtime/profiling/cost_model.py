@@ -137,7 +137,7 @@ class CostModel:
     Attributes:
         min_count: nodes that ran less often are taken for unmeasured: see `suppress_infrequent`.
         copies: what copies between devices took.
-        persistent_ids: allocation ids of what nodes keep after they have run.
+        persistent_ids: allocation ids of memory that nodes keep after they have run.
     """
 
     def __init__(

@@ -50,7 +50,7 @@ class ProfileEntry:
         requested_bytes: the allocated memory; none for outputs that are views of an input or overwrote one.
         where: the number of calls that ran `inline` on the event loop's thread, in a worker `thread`, on a device's
             `stream`, were `awaited`, or went to a `delegate`.
-        estimate: what is known of the cost of a node's calls; None for an op, or if it is not known or needed.
+        estimate: the learned cost of a node's calls; None for an op, or if it is unknown or not needed.
     """
 
     name: str

@@ -11,7 +11,7 @@ __all__ = ["KeptGraph"]
 
 
 class KeptGraph:
-    """The graph of a session: the planner's while the session is open, then what is left of it.
+    """The graph of a session: the planner's while the session is open, afterwards the part that is kept.
 
     Args:
         session_id: the session's number, for errors.

@@ -69,7 +69,7 @@ class SessionSteps:
         devices: the devices that its nodes run on.
         planner: makes its plans.
         graph: its graph.
-        resources, tensors: what it keeps between steps.
+        resources, tensors: the session's state between steps.
         limits: its memory limits.
         pools: its threads.
         cancellation: cancels all of its steps.

@@ -1,4 +1,4 @@
-"""`StepView`: what can be seen of a step: its state, what it is doing now, and what it has done.
+"""`StepView`: the readable side of a step: its state, its present work, and its story.
 
 Next to read: `step.py`, which runs one, and `step_report.py`, for the lines of nodes.
 """

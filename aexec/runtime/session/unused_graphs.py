@@ -62,7 +62,7 @@ class _Hold:
 
 @dataclass(slots=True)
 class _Remembered:
-    """A graph of a closed session, and what was found to hold it."""
+    """A graph of a closed session, and the objects that still refer to it."""
 
     graph: weakref.ref[Graph]
     hold: _Hold | None = None

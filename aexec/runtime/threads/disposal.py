@@ -1,4 +1,4 @@
-"""Frees large plans and graphs that nobody uses any more, in pieces.
+"""Frees large plans and graphs that are not used any more, in pieces.
 
 Their nodes refer to one another, so only the garbage collector would free them, and it stops all threads meanwhile: for
 seconds, with some hundred thousand nodes.  So a thread takes them apart.  It releases the interpreter's lock between

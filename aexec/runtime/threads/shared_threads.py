@@ -84,7 +84,7 @@ class SharedThreads:
         return future
 
     def abandon(self, future: Future[Any]) -> None:
-        """Give the place of a running call, for which nobody waits any more, to others."""
+        """Give the place of a running call whose result is no longer wanted to others."""
         with self._lock:
             if not future.done() and len(self._abandoned) < self._most_abandoned and future not in self._abandoned:
                 self._abandoned.add(future)

@@ -16,7 +16,7 @@ class SharedWork(Generic[T]):
     """A task with the work in a thread that it awaits.
 
     Args:
-        work: the work to call off when nobody waits; None to let it end.
+        work: the work to call off when nothing waits for it; None to let it end.
 
     Attributes:
         task: the task; callers wait for it by `wait` only.
@@ -31,7 +31,7 @@ class SharedWork(Generic[T]):
 
     @property
     def called_off(self) -> bool:
-        """True if it was called off because nobody waited for it."""
+        """True if it was called off because nothing waited for it."""
         return self._work is not None and self._work.called_off
 
     def wait(self) -> asyncio.Future[T]:
