@@ -476,12 +476,16 @@ def _head(shape: tuple[int, ...], dtype: DType) -> bytes:
     return message.SerializeToString()
 
 
+# The least bytes of an encoded string besides its own: its tag and its length.
+_STRING_HEAD = 2
+
+
 def _parts_of_strings(array: Array) -> list[bytes | memoryview]:
     """Messages with some of the strings each; their bytes one after another are the message of the whole tensor."""
     parts: list[bytes | memoryview] = [_without_elements(array.shape, dtypes.string).SerializeToString()]
     growth = Growth()
     for strings in _some_strings(array):
-        growth.add(sum(map(len, strings)))
+        growth.add(sum(map(len, strings)) + _STRING_HEAD * len(strings))
         parts.append(proto.TensorProto(string_val=strings).SerializeToString())
     return parts
 

@@ -62,6 +62,10 @@ def _slices(components: tuple[Any, ...], count: int) -> Iterator[Element]:
 @kernel("RangeDataset", cost=0)
 def range_dataset(c: OpKernelConstruction) -> Compute:
     made = Made(c)
+    if len(made.types) != 1:
+        raise errors.InvalidArgumentError(
+            f"A range has elements of one component, but there are {len(made.types)} types"
+        )
     (dtype,) = made.types
 
     def compute(start: Any, stop: Any, step: Any) -> Any:

@@ -194,7 +194,8 @@ def conv_cost(x: Any, filter: Any, *_: Any) -> float:
     """Nanoseconds of a convolution with stride 1."""
     depth = x.shape[-1] if x.ndim else 1
     steps: float = x.size * filter.size / max(1, depth)
-    return 2.0 * steps / _FLOPS_PER_NS + float(x.size)
+    # The filter is converted also for a batch without elements.
+    return 2.0 * steps / _FLOPS_PER_NS + float(x.size or filter.size)
 
 
 @kernel("Conv2D", T=_CONV_TYPES, cost=conv_cost)

@@ -97,7 +97,13 @@ def ops_to_run() -> list[str]:
     """Return the names of aexec's ops that have a kernel for the CPU, and need no function or peer."""
     left_out = _LEFT_OUT | set(_CONTROL_FLOW.split())
     ours = {op for names in FAMILIES.values() for op in names.split()}  # tests register ops of their own
-    return [op for op in kernel_registry.global_registry.ops() if op in ours - left_out]
+    known = [op for op in kernel_registry.global_registry.ops() if op in ours - left_out]
+    return [op for op in known if not _takes_function(op)]
+
+
+def _takes_function(op: str) -> bool:
+    attrs = op_registry.global_registry.lookup(op).op_def.attrs
+    return any(attr.type in ("func", "list(func)") for attr in attrs)
 
 
 def extreme_call(op: str, seed: int) -> ExtremeCall:
