@@ -1,6 +1,6 @@
 """The group `ways`: what each way of running a node gains, on models that people run.
 
-docs/how-a-node-runs.md lists the ways.  A way that gains less than a tenth nowhere pays for its code.  Each row runs
+docs/how-a-node-runs.md lists the ways.  One that gains a tenth on no model does not pay for its code.  Each row runs
 one model with the way and without it, by turns in one process, and gives medians of the ratios of neighbouring turns:
 
 * in a thread: a compiled plan that continues in a thread, against the interpreter, which runs the plan without it, and
