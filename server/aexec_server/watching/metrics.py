@@ -105,7 +105,7 @@ FAMILIES = {
         Family(
             "aexec_cancel_latency_seconds",
             "histogram",
-            "Seconds from a cancellation or a deadline until no part of the run was active; without runs of clients that left.",
+            "Seconds from a cancellation or a deadline until the run was over; not counted if the client left.",
             (),
             _SECONDS,
         ),
@@ -119,7 +119,7 @@ FAMILIES = {
         Family(
             "aexec_event_loop_lag_seconds",
             "histogram",
-            "Seconds by which timers of the event loop were late, measured four times a second (once in session hosts).",
+            "Seconds by which timers of the event loop were late, four times a second (once in session hosts).",
             (),
             _SECONDS,
         ),
