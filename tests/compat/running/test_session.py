@@ -36,6 +36,23 @@ def test_feeds_fetches_options() -> None:
         sess.run(x, {x: [1.0]})
 
 
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
+def test_fetched_arrays_may_be_written_into() -> None:
+    v, one = tf.get_variable("v", initializer=[1.0, 2.0]), tf.constant([1.0, 2.0])
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        found = sess.run(Pair([v, one], {"x": (tf.identity(v), tf.reshape(one, [2, 1]))}))
+        call = sess.make_callable([v])
+        for array in (*found.a, *found.b["x"], *call()):
+            array += 1
+        assert isinstance(found, Pair) and isinstance(found.b["x"], tuple)
+        assert [one.tolist() for one in sess.run([v, one])] == [[1, 2], [1, 2]]
+
+
 def test_partial_runs() -> None:
     a, b = tf.placeholder(tf.float32, []), tf.placeholder(tf.float32, [])
     first = a + 1

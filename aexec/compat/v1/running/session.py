@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from aexec import proto
+from aexec.compat.v1.running.results import writable
 from aexec.compat.v1.values.default_session import default_session, entered
 from aexec.compat.v1.values.shapes import TensorShape
 from aexec.compat.v1.values.sparse import SparseTensor, SparseTensorValue
@@ -264,7 +265,7 @@ class Session(_Entering):
         with self._call(fetches):
             found = self.waiting.run(fetches, _feeds(self.graph, feed_dict), options=options, metadata=metadata)
         _report(metadata, run_metadata)
-        return found
+        return writable(found)
 
     def make_callable(self, fetches: Any, feed_list: Sequence[Any] = (), accept_options: bool = False) -> Any:
         """A function of the fed values."""
@@ -273,7 +274,7 @@ class Session(_Entering):
 
         def run(*values: Any) -> Any:
             with self._call(fetches):
-                return call(*values)
+                return writable(call(*values))
 
         return run
 
@@ -285,7 +286,7 @@ class Session(_Entering):
     def partial_run(self, handle: str, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
         """Continue a partial run."""
         with self._call(fetches):
-            return self.waiting.partial_run(handle, fetches, _feeds(self.graph, feed_dict))
+            return writable(self.waiting.partial_run(handle, fetches, _feeds(self.graph, feed_dict)))
 
     def list_devices(self) -> list[DeviceAttributes]:
         """The devices."""
@@ -353,7 +354,7 @@ class AsyncSession(_Entering):
         with self._call(fetches):
             found = await self.awaitable.run(fetches, _feeds(self.graph, feed_dict), options=options, metadata=metadata)
         _report(metadata, run_metadata)
-        return found
+        return writable(found)
 
     def make_callable(self, fetches: Any, feed_list: Iterable[Any] = (), accept_options: bool = False) -> Any:
         """A coroutine function of the fed values."""
@@ -362,7 +363,7 @@ class AsyncSession(_Entering):
 
         async def run(*values: Any) -> Any:
             with self._call(fetches):
-                return await call(*values)
+                return writable(await call(*values))
 
         return run
 
@@ -374,7 +375,7 @@ class AsyncSession(_Entering):
     async def partial_run(self, handle: str, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
         """Like `Session.partial_run`, awaited."""
         with self._call(fetches):
-            return await self.awaitable.partial_run(handle, fetches, _feeds(self.graph, feed_dict))
+            return writable(await self.awaitable.partial_run(handle, fetches, _feeds(self.graph, feed_dict)))
 
     def list_devices(self) -> list[DeviceAttributes]:
         """The devices."""

@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 
 from aexec import proto, training
 from aexec.compat.v1.namespace import refuse
+from aexec.compat.v1.running.results import writable
 from aexec.compat.v1.running.session import in_session, waited
 from aexec.compat.v1.values.tensors import get_default_graph
 from aexec.graph.collections import GraphKeys
@@ -330,7 +331,7 @@ class _Plain:
 
     def run(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None, **settings: Any) -> Any:
         """Run a step."""
-        return self._owner.wait(self._owner.ours.session.run(fetches, feed_dict or {}))
+        return writable(self._owner.wait(self._owner.ours.session.run(fetches, feed_dict or {})))
 
 
 class MonitoredTrainingSession:
@@ -414,7 +415,7 @@ class MonitoredTrainingSession:
     ) -> Any:
         """Run a step, with the additional fetches of hooks."""
         refuse("MonitoredTrainingSession.run", options=options, run_metadata=run_metadata)
-        return self.wait(self.ours.run(fetches, feed_dict))
+        return writable(self.wait(self.ours.run(fetches, feed_dict)))
 
     def should_stop(self) -> bool:
         """True if a hook, or the end of input, requested the stop."""
