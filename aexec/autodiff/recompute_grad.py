@@ -25,7 +25,8 @@ from aexec.graph.op_functions import convert_to_tensor, create_node, require_gra
 __all__ = ["recompute_grad"]
 
 _GRADIENT = "RecomputeGrad"
-# Attr of an IdentityN with that gradient: the number of the function's results; its further inputs are what they use.
+# Attr of an IdentityN with that gradient: the number of the function's results; its further inputs are the tensors that
+# they use.
 _RESULTS = "_recomputed_results"
 # Stateful ops that may run again: they read, or make what only the function's own nodes use.
 _REPEATABLE = frozenset(

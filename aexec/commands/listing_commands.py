@@ -1,4 +1,4 @@
-"""`aexec ops`, `aexec kernels` and `aexec devices`: lists of what is registered."""
+"""`aexec ops`, `aexec kernels` and `aexec devices`: list the registered ops and kernels, and the devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`aexec run`: runs a graph and prints what it computes."""
+"""`aexec run`: runs a graph and prints its results."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def _branch_output(leaf: Any) -> Any:
 
 
 def _note_handles(node: Node, like: Sequence[Tensor]) -> None:
-    """Set the handle data of a call's outputs: what is known of the values behind handles."""
+    """Set the handle data of a call's outputs: shapes and types of the values behind handles."""
     data = [None if t.node.handle_data is None else t.node.handle_data[t.index] for t in like]
     if any(data):
         node.handle_data = tuple(data)

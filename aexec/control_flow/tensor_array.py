@@ -175,7 +175,7 @@ class TensorArray(Composite):
 
 
 def _known(made: Tensor, shape: PartialTensorShape) -> Tensor:
-    """Set the shape of what is read to that of the elements, which inference cannot know from the handle."""
+    """Set the shape of a read value to that of the elements, which inference cannot know from the handle."""
     made.node.shapes = [shape, *made.node.shapes[1:]]
     return made
 

@@ -45,7 +45,7 @@ class Staging:
         return np.frombuffer(memory, np.uint8, num_bytes)
 
     def sent(self, block: Any) -> Any:
-        """Keep a block until the stream has done what is queued now; return the event."""
+        """Keep a block until the stream has done the work queued now; return the event."""
         event = self.event()
         event.record(self.stream)
         self._in_flight.append((event, block))

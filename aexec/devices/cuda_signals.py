@@ -34,7 +34,7 @@ class EventSignals(abc.ABC):
 
     @abc.abstractmethod
     def when_passed(self, passed: Passed) -> None:
-        """Call `passed` when the stream has done what is queued on it now."""
+        """Call `passed` when the stream has done the work queued on it now."""
 
 
 class WaitingSignals(EventSignals):

@@ -166,7 +166,7 @@ class CudaStreams:
         return self.cupy.cuda.Event(block=True, disable_timing=True)
 
     def recorded(self) -> Any:
-        """An event of the compute stream, behind what is queued now."""
+        """Return an event of the compute stream, behind the work queued now."""
         event = self._event()
         event.record(self.compute)
         return event
@@ -181,7 +181,7 @@ class CudaStreams:
             self.computed.when_passed(lambda _, kept=kept: kept.freeze().clear())  # type: ignore[misc]
 
     def when_computed(self, passed: Passed) -> None:
-        """Call `passed` when the compute stream has done what is queued now."""
+        """Call `passed` when the compute stream has done the work queued now."""
         self.let_go()
         position = self.position
 
@@ -192,17 +192,17 @@ class CudaStreams:
         self.computed.when_passed(tell)
 
     def timer(self) -> CudaTimer:
-        """A timer of what is queued next on the compute stream."""
+        """Return a timer of the work queued next on the compute stream."""
         return self._timer(self.compute, self.computed, "compute")
 
     # In the issuer, or in the thread that copies
 
     def timer_in(self) -> CudaTimer:
-        """A timer of what is queued next on the stream of copies from the host, or from other GPUs."""
+        """Return a timer of the work queued next on the stream of copies from the host, or from other GPUs."""
         return self._timer(self.into.stream, self.copied_in, "host-to-device")
 
     def timer_out(self) -> CudaTimer:
-        """A timer of what is queued next on the stream of copies to the host."""
+        """Return a timer of the work queued next on the stream of copies to the host."""
         return self._timer(self.out_of.stream, self.copied_out, "device-to-host")
 
     def _timer(self, stream: Any, signals: EventSignals, what: str) -> CudaTimer:

@@ -53,7 +53,7 @@ class SerialThread:
                 self._thread.start()
 
     def close(self) -> None:
-        """Refuse further work; the thread ends when it has done what is queued."""
+        """Refuse further work; the thread ends when it has done the queued work."""
         with self._starting:
             if not self._closed:
                 self._closed = True

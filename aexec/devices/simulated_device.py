@@ -51,7 +51,7 @@ _LISTED = 5
 
 @dataclass(slots=True, eq=False)
 class _Failure:
-    """Why a buffer could not be filled; all that is computed from it fails for the same reason.
+    """Why a buffer could not be filled; buffers computed from it fail for the same reason.
 
     Attributes:
         error: the reason.
@@ -245,7 +245,7 @@ class SimulatedDevice(Device):
     # Order and lifetime, which the strict checker checks
 
     def _issue(self, stream: SimulatedStream, node: str, values: Sequence[SimulatedArray]) -> None:
-        """Queue what comes next on a stream after the work that fills the values it reads."""
+        """Order the next operation on a stream after the work that fills the values it reads."""
         for value in values:
             ready = value._buffer.ready
             if ready is not None and value._buffer.filled_by is not stream:
@@ -255,7 +255,7 @@ class SimulatedDevice(Device):
     def _finish(
         self, stream: SimulatedStream, read: Sequence[SimulatedArray], written: Sequence[SimulatedArray]
     ) -> SimulatedEvent:
-        """The event of what was just queued; readers of the written values wait for it."""
+        """Return the event of the work just queued; readers of the written values wait for it."""
         event = stream.record()
         for value in written:
             value._buffer.ready, value._buffer.filled_by = event, stream
@@ -316,7 +316,7 @@ class SimulatedDevice(Device):
     def hand_over(
         self, event: SimulatedEvent, future: Future[Any], result: _Buffer, node: str, kept: object = None
     ) -> None:
-        """Complete a future, after an event, with what a stream has written to host memory.
+        """Complete a future, after an event, with the value that a stream has written to host memory.
 
         Args:
             kept: kept until then.

@@ -153,7 +153,7 @@ class StreamChecker:
             buffer.passed.learn(seen)
 
     def taken(self, buffer: TrackedBuffer, seen: dict[Clock, int] | None, node: str) -> None:
-        """Check that the host may take what was written for a node, after waiting for `seen`."""
+        """Check that the host may take the value written for a node, after waiting for `seen`."""
         with self.lock:
             taker = Clock(self.host.name)
             taker.learn(self.host.seen)

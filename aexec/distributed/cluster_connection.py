@@ -1,4 +1,4 @@
-"""`ClusterConnection`: a session's connection to a cluster: its engine, its handler, and what is closed with it."""
+"""`ClusterConnection`: a session's connection to a cluster: with engine, handler, and objects to close with it."""
 
 from __future__ import annotations
 

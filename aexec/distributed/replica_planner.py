@@ -1,7 +1,7 @@
 """`ReplicaPlanner`: the planner of a session that has its whole graph on each worker: nothing is split here.
 
-Nodes are placed on devices that every worker has, and sent with device names within a task; a worker splits what is on
-several of its devices, as a session in process does.  Next to read: `replicated_session.py`.
+Nodes are placed on devices that every worker has, and sent with device names within a task; a worker splits a
+graph that is on several of its devices, as a session in process does.  Next to read: `replicated_session.py`.
 """
 
 from __future__ import annotations

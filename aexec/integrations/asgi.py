@@ -32,7 +32,7 @@ async def cancel_on_disconnect(receive: Receive, work: Awaitable[T]) -> T:
         work: what the client waits for, `session.run(...)` or a `Step`.
 
     Raises:
-        CancelledError: aexec's, of code CANCELLED: the client has disconnected, so nobody reads a response.
+        CancelledError: aexec's, of code CANCELLED: the client has disconnected, so no response is needed.
         BaseException: whatever `work` raises.
     """
     running = asyncio.ensure_future(work)

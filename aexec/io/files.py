@@ -78,7 +78,7 @@ def open_regular(path: str) -> BufferedReader:
             other errors of the system.
     """
     with reporting(path):
-        # Opening a pipe that nobody writes to would block the thread.
+        # Opening a pipe without a writer would block the thread.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         try:
             mode = os.fstat(descriptor).st_mode

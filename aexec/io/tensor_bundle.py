@@ -491,7 +491,7 @@ class BundleWriter:
             raise
 
     def discard(self) -> None:
-        """Delete what was written."""
+        """Delete the written files."""
         self._file.close()
         with contextlib.suppress(OSError):
             os.unlink(self._temporary)

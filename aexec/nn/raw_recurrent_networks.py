@@ -22,7 +22,7 @@ from aexec.variables.variable_scope import VariableScope, variable_scope
 
 __all__ = ["StateSaver", "raw_rnn", "static_state_saving_rnn"]
 
-# (time, output, state, loop state) → (finished, next input, next state, what is emitted, next loop state).
+# (time, output, state, loop state) → (finished, next input, next state, emitted output, next loop state).
 LoopFn = Callable[[Tensor, Any, Any, Any], tuple[Any, Any, Any, Any, Any]]
 
 

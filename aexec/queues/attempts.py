@@ -140,7 +140,8 @@ class Enqueue(Operation):
 class Dequeue(Operation):
     """Take `count` elements, each as soon as it is there, or all at once if the queue `takes_whole_batches`.
 
-    If the queue closes first, they are put back and the operation fails; with `up_to` it takes what is there.
+    If the queue closes first, they are put back and the operation fails; with `up_to` it takes the elements that are
+    there.
     """
 
     __slots__ = ("_count", "_finish", "_taken", "_up_to")

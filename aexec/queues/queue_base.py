@@ -92,7 +92,7 @@ class QueueBase(AttemptLines):
         spec: types, shapes and capacity.
 
     Raises:
-        InvalidArgumentError: numbers of types and shapes differ, or a shape leaves open what it must not.
+        InvalidArgumentError: numbers of types and shapes differ, or a shape is less complete than the queue needs.
 
     Attributes:
         takes_whole_batches: True if a dequeue of many takes nothing until all its elements are there.

@@ -94,7 +94,7 @@ class RemoteQueue:
         """The queue's statistics.
 
         Raises:
-            NotFoundError: nobody has used the queue yet.
+            NotFoundError: the queue has not been used yet.
         """
         return await self._owner.statistics(self.name)
 

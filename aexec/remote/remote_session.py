@@ -73,7 +73,7 @@ def connect(
         session: name of an existing session, instead of one in `url`.
         config: of a new session, as TensorFlow's message.
         ttl: seconds without use after which the server may close a new session.
-        name: the name of a new session, if it is free; by default one that nobody can guess.
+        name: the name of a new session, if it is free; by default one that cannot be guessed.
         retry_runs: send a run again if its connection breaks: the server runs it once, and keeps its answer for that.
             Such a run goes on in the server if this program ends.  Not by gRPC.
         headers: sent with each request, such as one that identifies the client; by gRPC as metadata.
@@ -278,7 +278,7 @@ class RemoteSession:
         """Run one step.  If the caller is cancelled, the run is cancelled in the server, and its end is awaited.
 
         Args:
-            run_id: its name in the server; by default one that nobody can guess.
+            run_id: its name in the server; by default one that cannot be guessed.
 
         The other arguments, results and errors are those of `aexec.Session.run`; and UnavailableError if the server
         cannot be reached or the connection broke, in which case the step may have run.

@@ -49,7 +49,7 @@ class RemoteStep:
         self._loop = asyncio.get_running_loop()
         self._telling: asyncio.Task[None] | None = None
         self._task = self._loop.create_task(self._wait(), name=f"remote step {run_id}")
-        # It need not be awaited: an error that nobody asks for is not reported.
+        # It need not be awaited: an error is not reported if it is not awaited.
         self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     @property

@@ -114,7 +114,7 @@ class RpcService:
         """Call a method of the service.
 
         Args:
-            timeout: seconds after which nobody waits for the answer.
+            timeout: seconds after which the caller stops waiting for the answer.
             again: it may be sent again if its connection breaks.
             urgent: it must not wait for others.
         """

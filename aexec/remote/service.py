@@ -139,7 +139,7 @@ class Service(Protocol):
         Args:
             request: a RunStepRequest, which begins with `beginning`.
             run_id: the run's name in the server; None for one of the server's, as a part of a partial run has.
-            timeout: seconds after which nobody waits for the answer; None for never.
+            timeout: seconds after which the caller stops waiting for the answer; None for never.
 
         Returns:
             A RunStepResponse.

@@ -81,7 +81,7 @@ class SavedModel:
 
     @property
     def init_op(self) -> str | None:
-        """Name of the operation that fills tables and the like once the variables are restored, or None.
+        """Name of the operation that fills tables, for example, when the variables are restored, or None.
 
         Raises:
             FailedPreconditionError: the model names several.

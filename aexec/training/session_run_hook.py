@@ -112,7 +112,7 @@ class SessionRunHook:
         """Called when the session is initialised: at first, and each time it was made anew."""
 
     async def before_run(self, context: SessionRunContext) -> SessionRunArgs | None:
-        """Called when a step begins; returns what it should compute besides."""
+        """Called when a step begins; returns the fetches and feeds to add to it."""
         return None
 
     async def after_run(self, context: SessionRunContext, values: SessionRunValues) -> None:

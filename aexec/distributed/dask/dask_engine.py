@@ -243,7 +243,7 @@ class AexecWorkerPlugin(distributed.WorkerPlugin):  # type: ignore[misc]  # Dask
 
 
 def _own_address() -> str:
-    """A unique address of a client, which tells people what it is."""
+    """Return a unique address of a client, which people can recognise as one."""
     return f"client-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 

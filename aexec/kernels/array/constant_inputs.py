@@ -21,14 +21,14 @@ _MAX_FROZEN_BYTES = 4096
 
 
 def freeze(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A copy whose bytes nobody can change if the array is small and numeric, else the array itself."""
+    """Return a copy whose bytes cannot change if the array is small and numeric, else the array itself."""
     if array.dtype.hasobject or not 0 < array.nbytes <= _MAX_FROZEN_BYTES or is_frozen(array):
         return array
     return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape)
 
 
 def is_frozen(array: Any) -> bool:
-    """True if nobody can change the array's bytes."""
+    """True if the array's bytes cannot change."""
     base = array.base
     if base is None:  # owns its memory: the common case of computed inputs
         return False

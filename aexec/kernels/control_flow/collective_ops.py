@@ -51,7 +51,7 @@ class Meeting:
             follows = error.fresh()
             follows.derived = True
             self._outcome.set_exception(follows)
-            self._outcome.exception()  # marks it as retrieved, even if nobody waits any more
+            self._outcome.exception()  # marks it as seen, even if nothing waits any more
             raise
         self._outcome.set_result(result)
         return result

@@ -1,7 +1,7 @@
-"""Inputs that a kernel keeps for later steps: arrays that nobody else can write to, else copies.
+"""Inputs that a kernel keeps for later steps: arrays that nothing else can write to, else copies.
 
 A fed array remains its owner's, and a view may be of one.  Kernels that keep inputs ask for the list of them
-(`OpKernelConstruction.take_list`), whose reference counts show which arrays nobody else refers to.
+(`OpKernelConstruction.take_list`), whose reference counts show the arrays without other references.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["copy_and_count", "copy_shared", "keeping_ns", "may_keep", "own"]
 
 
 def may_keep(inputs: list[Any], position: int) -> bool:
-    """True if nobody else can write to this input."""
+    """True if nothing else can write to this input."""
     if not isinstance(inputs[position], np.ndarray):
         return True
     if inputs[position].flags.writeable:

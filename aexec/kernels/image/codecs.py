@@ -344,7 +344,7 @@ def decode_gif(data: bytes, check_size: CheckSize, most: int | None = None) -> A
 
 
 class _AskingFile(io.BytesIO):
-    """Data whose reader is stopped when nobody waits for it: Pillow reads all frames to count them."""
+    """Data whose reader stops when its result is no longer wanted: Pillow reads all frames to count them."""
 
     def read(self, size: int | None = -1) -> bytes:
         check_wanted()

@@ -427,7 +427,7 @@ def tensor_list_push_back_batch(c: OpKernelConstruction) -> Compute:
 
 
 def _zeros_like(values: TensorList) -> TensorList:
-    """Elements of one shape share one array, since nobody writes to shared arrays."""
+    """Elements of one shape share one array, since shared arrays are never written to."""
     made: dict[tuple[int, ...], Any] = {}
 
     def zeros(element: Any) -> Any:

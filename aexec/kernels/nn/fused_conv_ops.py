@@ -54,7 +54,7 @@ def fused_conv_3d(c: OpKernelConstruction) -> Compute:
     return conv_3d_then(c, Fusion(c, "Conv3D", BIAS_THEN, c.attr("num_args")))
 
 
-# --- what comes before: mirrored borders, and another size
+# --- before the convolution: mirrored borders, and another size
 
 
 def _part(c: OpKernelConstruction, op: str, *names: str, **attrs: Any) -> Callable[..., Any]:

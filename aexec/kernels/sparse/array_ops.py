@@ -278,7 +278,7 @@ def _target_dims(dims: Sequence[int], target: Sequence[int]) -> list[int]:
 
 
 def _positions_scratch(indices: Any, shape: Any, new_shape: Any) -> int:
-    """Bytes of the entries' positions, and of what each division leaves of them."""
+    """Bytes of the entries' positions, and of the remainder of each division."""
     return len(indices) * (24 if new_shape.size > 1 else 8)
 
 

@@ -39,7 +39,7 @@ class SparseTensorsMap:
     On an event loop a call is postponed while another one holds the map; see `PostponingLock`.
 
     Attributes:
-        kept: counts the memory of the tensors; None if nobody counts it.
+        kept: counts the memory of the tensors; None if it is not counted.
     """
 
     def __init__(self) -> None:

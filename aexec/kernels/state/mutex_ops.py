@@ -1,7 +1,7 @@
 """A mutex in a graph: MutexLock waits for it, and its output holds it until the last reference is gone.
 
 The lock is a variant.  It is passed to all nodes that must run under it, as an input or by a control edge from
-ConsumeMutexLock.  The mutex is free again when nobody holds the lock any more: at the latest at the end of the step,
+ConsumeMutexLock.  The mutex is free again when no reference to the lock is left: at the latest at the end of the step,
 unless it was fetched.
 """
 
@@ -101,7 +101,7 @@ def mutex(c: OpKernelConstruction) -> Compute:
 @kernel("MutexLock", cost=0)
 @kernel("MutexLock", device="DEFAULT", host_memory=("mutex", "mutex_lock"), cost=0)
 def mutex_lock(c: OpKernelConstruction) -> Compute:
-    """Waits until nobody else holds the mutex."""
+    """Wait until nothing else holds the mutex."""
     c.need_context()
 
     async def compute(context: OpKernelContext, handle: Any) -> Any:

@@ -1,6 +1,6 @@
 """Resource variables: a handle flows through the graph; reads and assignments use it.
 
-A read returns the value itself, which stays unchanged: updates write in place only if nobody holds the value.  So
+A read returns the value itself, which stays unchanged: updates write in place only if nothing else holds the value.  So
 DisableCopyOnRead has nothing to do.
 Next to read: `variable_updates.py`.
 """

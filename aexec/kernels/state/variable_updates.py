@@ -70,7 +70,7 @@ def scatter_cost(_variable: Any, indices: Any, updates: Any) -> float:
 
 
 def owned(inputs: list[Any], position: int) -> Any:
-    """An input as an array that a cell can take as its value: itself if nobody else holds it, else a copy.
+    """Return an input as an array that a cell can keep: itself if nothing else holds it, else a copy.
 
     A value of another device is never overwritten, and is taken as it is.
     """

@@ -107,7 +107,7 @@ def _compiled(pattern: bytes, groups: bool) -> Pattern:
         compiled = type(re2.compile(b""))(pattern, options)
     except re2.error as e:
         raise _refused(pattern, e.args[0].decode("utf-8", "replace")) from None
-    # RE2 counts a group with a name even if nobody asks for it.
+    # RE2 counts a group with a name even if it is not used.
     memory = compiled.groups * compiled.programsize * _GROUP_BYTES
     if memory > _MAX_GROUP_MEMORY:
         raise _refused(

@@ -1,4 +1,4 @@
-"""Collectives: each node of a group gives a value, and all get what is made of them."""
+"""Collectives: each node of a group gives a value, and all get the combined result."""
 
 from aexec.framework.op_contract.op_registry import register_op
 from aexec.framework.shape_functions import common_shape_fns as common

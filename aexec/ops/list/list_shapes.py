@@ -1,6 +1,6 @@
 """Shape functions of `list_ops`.
 
-A list is a scalar variant; what is known of its elements goes along as handle data.
+A list is a scalar variant; the known shape and type of its elements are its handle data.
 """
 
 from __future__ import annotations
