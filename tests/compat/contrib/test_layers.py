@@ -304,6 +304,6 @@ def test_missing_part_of_contrib_says_what_to_use(name: str, words: str) -> None
 
 
 def test_missing_module_of_contrib_says_what_to_use() -> None:
-    with pytest.raises(ModuleNotFoundError, match="legacy_seq2seq"):
-        importlib.import_module("aexec.compat.v1.contrib.legacy_seq2seq")
+    with pytest.raises(ModuleNotFoundError, match="no TPUs"):
+        importlib.import_module("aexec.compat.v1.contrib.tpu")
     assert importlib.import_module("aexec.compat.v1.contrib.slim") is tf.contrib.slim

@@ -14,8 +14,9 @@ __all__ = ["FILE", "MODULES", "callables", "resolve"]
 
 FILE = Path(__file__).parent.parent / "data" / "names.txt"
 
-MODULES = """app compat debugging distributions dtypes flags gfile graph_util image initializers io layers linalg losses
-math metrics nest nn nn.rnn_cell queue random saved_model signal sparse strings summary train""".split()
+MODULES = """app bitwise compat debugging distributions dtypes flags gfile graph_util image initializers io
+layers linalg lookup losses math metrics nest nn nn.rnn_cell queue random saved_model signal sparse strings
+summary train""".split()
 
 
 def resolve(name: str) -> Any:

@@ -21,21 +21,22 @@ _MISSING = {
     "estimator": "write the loop with tf.train.MonitoredTrainingSession",
     "keras": "layers are functions here (tf.layers, aexec.nn), and variables are those of tf.get_variable",
     "learn": "write the loop with tf.train.MonitoredTrainingSession; MNIST is read by aexec.compat.mnist",
-    "legacy_seq2seq": "use tf.contrib.seq2seq.dynamic_decode, or tf.nn.static_rnn",
     "lite": "aexec runs graphs as they are, or OpenVINO runs regions of them: docs/delegates.md",
-    "lookup": "the ops are aexec.ops.hash_table_v2, lookup_table_find_v2 and their kin",
     "metrics": "use tf.metrics",
     "summary": "use tf.summary",
     "tensorboard": "aexec.summary writes the event files that TensorBoard reads",
     "tpu": "there are no TPUs",
-    "training": "use tf.train; hyperparameters are Python's own, types.SimpleNamespace",
 }
 
 __getattr__, __dir__ = namespace(
     __name__,
     {
-        **{name: f"contrib.{name}" for name in "crf framework layers opt rnn seq2seq slim".split()},
+        **{
+            name: f"contrib.{name}"
+            for name in "crf framework layers legacy_seq2seq opt rnn seq2seq slim training".split()
+        },
         "distributions": "networks.distributions",
+        "lookup": "functions.lookup",
     },
     _MISSING,
 )

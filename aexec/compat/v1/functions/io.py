@@ -159,8 +159,21 @@ class TFRecordOptions:
         compression_type: "", "ZLIB" or "GZIP".
     """
 
-    def __init__(self, compression_type: Any = None, compression_level: int | None = None, **settings: Any) -> None:
-        refuse("TFRecordOptions", compression_level=compression_level, **settings)
+    def __init__(
+        self,
+        compression_type: Any = None,
+        flush_mode: Any = None,
+        input_buffer_size: int | None = None,
+        output_buffer_size: int | None = None,
+        window_bits: int | None = None,
+        compression_level: int | None = None,
+        compression_method: int | None = None,
+        mem_level: int | None = None,
+        compression_strategy: int | None = None,
+    ) -> None:
+        refuse("TFRecordOptions", flush_mode=flush_mode, window_bits=window_bits, compression_level=compression_level)
+        refuse("TFRecordOptions", compression_method=compression_method, mem_level=mem_level)
+        refuse("TFRecordOptions", compression_strategy=compression_strategy)
         names = {0: "", 1: "ZLIB", 2: "GZIP", None: ""}
         self.compression_type = str(names.get(compression_type, compression_type))
         if self.compression_type not in names.values():
