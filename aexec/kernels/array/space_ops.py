@@ -186,8 +186,22 @@ def _any_dims(plan: Plan) -> Builder:
     return builder
 
 
-kernel("SpaceToBatch", T=dtypes.REAL_NUMBER, host_memory=("paddings",))(_two_dims(_space_to_batch))
-kernel("SpaceToBatchND", T=dtypes.REAL_NUMBER, host_memory=("block_shape", "paddings"))(_any_dims(_space_to_batch))
+def _padded_elements(x: Any, *block_and_paddings: Any) -> float:
+    """The number of elements with the paddings; 0 if the kernel refuses them."""
+    paddings = block_and_paddings[-1]
+    if paddings.ndim != 2 or paddings.shape[1] != 2 or len(paddings) >= x.ndim:
+        return 0.0
+    before, spatial, after = x.shape[:1], x.shape[1 : 1 + len(paddings)], x.shape[1 + len(paddings) :]
+    padded = [size + max(0, sum(pair)) for size, pair in zip(spatial, paddings.tolist(), strict=True)]
+    return float(prod([*before, *padded, *after]))
+
+
+_PADDED = PerOutput(1.0, _padded_elements)
+
+kernel("SpaceToBatch", T=dtypes.REAL_NUMBER, host_memory=("paddings",), cost=_PADDED)(_two_dims(_space_to_batch))
+kernel("SpaceToBatchND", T=dtypes.REAL_NUMBER, host_memory=("block_shape", "paddings"), cost=_PADDED)(
+    _any_dims(_space_to_batch)
+)
 kernel("BatchToSpace", T=dtypes.REAL_NUMBER, host_memory=("crops",), scratch=16)(_two_dims(_batch_to_space))
 kernel("BatchToSpaceND", T=dtypes.REAL_NUMBER, host_memory=("block_shape", "crops"), scratch=16)(
     _any_dims(_batch_to_space)

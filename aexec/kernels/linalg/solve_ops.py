@@ -182,7 +182,7 @@ def matrix_solve(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(NOT_INVERTIBLE)
         try:
             with raising_of_linalg(xp):
-                return some_at_a_time(xp, solve, matrix, rhs, copies=2)
+                return some_at_a_time(xp, solve, matrix, rhs, copies=4)
         except np.linalg.LinAlgError:
             raise errors.InvalidArgumentError(NOT_INVERTIBLE) from None
 
