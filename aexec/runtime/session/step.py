@@ -282,7 +282,7 @@ class Step(StepView):
         return self.finish(self._execute())
 
     def join(self, fed: Sequence[Any], began: float) -> None:
-        """Take over a run that began without a step at time `began`; its caller then awaits `finish`."""
+        """Become the step of a run that began without one at time `began`; its caller then awaits `finish`."""
         assert isinstance(self._prepared, CachedPlan)
         environment = self.environment
         self._state = StepState.RUNNING
