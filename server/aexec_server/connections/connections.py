@@ -23,6 +23,7 @@ from aexec import errors
 from aexec_server.clients.callers import anyone_at
 from aexec_server.clients.client_shares import ClientShares, ShareError
 from aexec_server.connections.lingering_close import LingeringCloses
+from aexec_server.connections.lost_connections import LostConnections
 from aexec_server.http.error_responses import error_body, status_of, title_of
 from aexec_server.settings.server_config import ServerConfig
 
@@ -92,6 +93,7 @@ class ConnectionTable:
         limits: as given.
         now: a recent time by the loop's clock, in seconds; cheap to read.
         lingering: connections that only wait for their clients to take a last answer.
+        lost: ends the requests of lost connections.
         shares: the clients' shares of the connections.
     """
 
@@ -99,6 +101,7 @@ class ConnectionTable:
         self.limits = limits
         self.now = asyncio.get_running_loop().time()
         self.lingering = LingeringCloses()
+        self.lost = LostConnections()
         self.shares = ClientShares("connections", "connections", limits.most)
         self._open: dict[Connection, str] = {}  # connection → its client
         # By client, or None for all: connections that may be closed for others, longest waiting first, each with what

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from aiohttp import web
@@ -196,4 +197,4 @@ class GuardedConnection(asyncio.Protocol):
         self._backlog.begun(self._transport)
         if self._direct is not None:
             self._direct.ended(self._transport)
-        self._handler.connection_lost(error)
+        self._table.lost.end(partial(self._handler.connection_lost, error))
