@@ -4,7 +4,7 @@
         writer.add_summary(summary, step=7)
 
 A file is named `events.out.tfevents.<seconds>.<host><suffix>`, so that a folder's files sort by age and writers of
-several machines do not collide.
+several machines do not collide; a second one of the same second has a number before the suffix.
 """
 
 from __future__ import annotations
@@ -24,6 +24,15 @@ from aexec.io.record import RecordWriter
 __all__ = ["EventFileWriter"]
 
 _VERSION = "brain.Event:2"
+
+
+def _unused(start: str, suffix: str) -> str:
+    """The path `start` + `suffix`, or with a number between them if there is such a file."""
+    path, number = start + suffix, 0
+    while os.path.exists(path):
+        number += 1
+        path = f"{start}.{number}{suffix}"
+    return path
 
 
 class EventFileWriter:
@@ -52,8 +61,8 @@ class EventFileWriter:
         folder = text_path(logdir)
         make_directories(folder)
         started = clock()
-        name = f"events.out.tfevents.{int(started):010d}.{socket.gethostname()}{filename_suffix}"
-        self.path = os.path.join(folder, name)
+        name = f"events.out.tfevents.{int(started):010d}.{socket.gethostname()}"
+        self.path = _unused(os.path.join(folder, name), filename_suffix)
         self._clock = clock
         self._max_queue = max_queue
         self._flush_seconds = flush_seconds

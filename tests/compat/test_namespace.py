@@ -64,7 +64,7 @@ def is_message(name: str) -> bool:
         ("contrib.lite", "graphs as they are"),
         ("data", "queues"),
         ("GradientTape", "no eager execution"),
-        ("train.Supervisor", "MonitoredTrainingSession"),
+        ("train.SessionManager", "MonitoredTrainingSession"),
         ("estimator", "MonitoredTrainingSession"),
         ("string_lower", "the op of that name is aexec.ops.string_lower"),
         ("placholder", "did you mean placeholder"),

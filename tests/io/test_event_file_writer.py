@@ -30,6 +30,14 @@ def scalar(tag, value):
     return proto.Summary(value=[proto.Summary.Value(tag=tag, simple_value=value)])
 
 
+def test_writers_of_one_second_have_a_file_each(tmp_path):
+    clock = Clock()
+    with EventFileWriter(tmp_path, clock=clock) as one, EventFileWriter(tmp_path, clock=clock) as other:
+        one.add_summary(scalar("one", 1.0), step=1)
+        other.add_summary(scalar("other", 2.0), step=1)
+    assert [event.summary.value[0].tag for writer in (one, other) for event in events(writer)[1:]] == ["one", "other"]
+
+
 def test_file_begins_with_its_version_and_holds_what_was_added(tmp_path):
     clock = Clock()
     with EventFileWriter(tmp_path / "new" / "logs", filename_suffix=".v2", clock=clock) as writer:

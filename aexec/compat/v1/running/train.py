@@ -137,6 +137,7 @@ __getattr__, __dir__ = namespace(
         },
         **{name: f"running.cluster:{name}" for name in "ClusterSpec Server".split()},
         "init_from_checkpoint": "running.checkpoints:init_from_checkpoint",
+        "Supervisor": "running.supervisor:Supervisor",
         "summary_iterator": "functions.io:summary_iterator",
         "export_meta_graph": """aexec.saved_model.graph_collections:export_meta_graph | filename meta_info_def!
         graph_def! saver_def collection_list as_text! graph export_scope! clear_devices clear_extraneous_savers!
@@ -151,7 +152,6 @@ __getattr__, __dir__ = namespace(
         "MonitoredSession": "use tf.train.MonitoredTrainingSession, or aexec.training.TrainingSession",
         "SessionManager": "use tf.train.MonitoredTrainingSession",
         "SingularMonitoredSession": "use tf.train.MonitoredTrainingSession",
-        "Supervisor": "use tf.train.MonitoredTrainingSession",
         "maybe_batch": "aexec.client.input.batch has keep_input",
         "maybe_shuffle_batch": "aexec.client.input.shuffle_batch has keep_input",
         "update_checkpoint_state": "await aexec.training.update_checkpoint_state",

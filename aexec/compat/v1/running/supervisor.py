@@ -1,0 +1,218 @@
+"""`tf.train.Supervisor`: a session that is initialised or restored, and kept in a folder while it trains.
+
+There are no threads: what is due, a checkpoint or a summary, is written when the program asks `should_stop()`.  Next to
+read: `training.py`, whose MonitoredTrainingSession came later.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from aexec.client.building import group
+from aexec.compat.v1.namespace import refuse
+from aexec.compat.v1.running.coordination import Coordinator, start_queue_runners
+from aexec.compat.v1.running.session import Session
+from aexec.compat.v1.running.summary import FileWriter
+from aexec.compat.v1.running.training import Saver, latest_checkpoint
+from aexec.compat.v1.values.framework_ops import get_global_step
+from aexec.compat.v1.values.tensors import get_default_graph
+from aexec.framework import errors
+from aexec.graph.collections import GraphKeys
+from aexec.summary import merge_all
+from aexec.variables.initialization import (
+    global_variables,
+    global_variables_initializer,
+    local_variables_initializer,
+)
+
+__all__ = ["Supervisor"]
+
+_DEFAULT = 0  # in place of an operation, a saver or a writer: one is made
+
+
+class _Timer:
+    """Due at first, and then once in so many seconds; never if that is 0 or None."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds or 0.0
+        self._next = time.monotonic()
+
+    def is_due(self) -> bool:
+        """Whether it is time; if so, begins to wait again."""
+        if not self._seconds or time.monotonic() < self._next:
+            return False
+        self._next = time.monotonic() + self._seconds
+        return True
+
+
+class Supervisor:
+    """Prepares a session, and writes checkpoints and summaries into a folder.
+
+    Args:
+        graph: by default the default one.
+        init_op: by default initialises all global variables; None for nothing.
+        local_init_op: by default initialises local variables and tables.
+        init_fn: of the session; called after `init_op`, unless a checkpoint is restored.
+        logdir: the folder; None for none.
+        summary_op: by default all summaries, which then must not need feeds; None for none.
+        saver, summary_writer: by default one is made; None for none.
+        global_step: by default the graph's.
+        save_summaries_secs, save_model_secs: how often; 0 for never.
+
+    Raises:
+        UnimplementedError: there is a cluster (`is_chief`), or a session manager.
+    """
+
+    USE_DEFAULT = _DEFAULT
+
+    def __init__(
+        self,
+        graph: Any = None,
+        ready_op: Any = _DEFAULT,
+        ready_for_local_init_op: Any = _DEFAULT,
+        is_chief: bool = True,
+        init_op: Any = _DEFAULT,
+        init_feed_dict: Any = None,
+        local_init_op: Any = _DEFAULT,
+        logdir: str | None = None,
+        summary_op: Any = _DEFAULT,
+        saver: Any = _DEFAULT,
+        global_step: Any = _DEFAULT,
+        save_summaries_secs: float = 120,
+        save_model_secs: float = 600,
+        recovery_wait_secs: float = 30,
+        stop_grace_secs: float = 120,
+        checkpoint_basename: str = "model.ckpt",
+        session_manager: Any = None,
+        summary_writer: Any = _DEFAULT,
+        init_fn: Callable[[Any], Any] | None = None,
+        local_init_run_options: Any = None,
+    ) -> None:
+        refuse("Supervisor", session_manager=session_manager, is_chief=None if is_chief else "False")
+        self.graph = get_default_graph() if graph is None else graph
+        self.coord = Coordinator()
+        self.logdir = logdir
+        self.save_path = None if logdir is None else os.path.join(logdir, checkpoint_basename)
+        self._init = init_feed_dict, init_fn
+        self._session: Any = None
+        self._checkpoints = _Timer(save_model_secs)
+        self._summaries = _Timer(save_summaries_secs)
+        with self.graph:
+            self.init_op = global_variables_initializer() if _is_default(init_op) else init_op
+            if _is_default(local_init_op):
+                tables = self.graph.collections.get(GraphKeys.TABLE_INITIALIZERS)
+                local_init_op = group(local_variables_initializer(), *tables)
+            self.local_init_op = local_init_op
+            self.global_step = get_global_step() if _is_default(global_step) else global_step
+            self.summary_op = merge_all() if _is_default(summary_op) else summary_op
+            self.saver = (Saver() if global_variables() else None) if _is_default(saver) else saver
+        if _is_default(summary_writer):
+            summary_writer = None if logdir is None else FileWriter(logdir)
+        self.summary_writer = summary_writer
+
+    def prepare_or_wait_for_session(
+        self,
+        master: str = "",
+        config: Any = None,
+        wait_for_checkpoint: bool = False,
+        max_wait_secs: float = 7200,
+        start_standard_services: bool = True,
+    ) -> Session:
+        """A new session, whose variables are restored from the folder, or initialised, and whose queues are filled.
+
+        Raises:
+            UnimplementedError: it should wait for a checkpoint.
+        """
+        refuse("prepare_or_wait_for_session", wait_for_checkpoint=wait_for_checkpoint)
+        session = Session(master, graph=self.graph, config=config)
+        feeds, init_fn = self._init
+        found = None if self.logdir is None else latest_checkpoint(self.logdir)
+        if found is not None and self.saver is not None:
+            self.saver.restore(session, found)
+        else:
+            if self.init_op is not None:
+                session.run(self.init_op, feed_dict=feeds)
+            if init_fn is not None:
+                init_fn(session)
+        if self.local_init_op is not None:
+            session.run(self.local_init_op)
+        if self.summary_writer is not None:
+            self.summary_writer.add_graph(self.graph)
+        self._session = session if start_standard_services else None
+        if start_standard_services:
+            self.start_queue_runners(session)
+        return session
+
+    @contextmanager
+    def managed_session(
+        self,
+        master: str = "",
+        config: Any = None,
+        start_standard_services: bool = True,
+        close_summary_writer: bool = True,
+    ) -> Iterator[Session]:
+        """Context manager: a prepared session; the end of the input ends the block without an error."""
+        session = self.prepare_or_wait_for_session(master, config, start_standard_services=start_standard_services)
+        try:
+            with session.as_default():
+                yield session
+        except errors.OutOfRangeError:
+            self.coord.request_stop()
+        finally:
+            self.stop(close_summary_writer=close_summary_writer)
+            session.close()
+
+    def start_queue_runners(self, sess: Any, queue_runners: Any = None) -> list[Any]:
+        """Start the graph's queue runners.  Raises UnimplementedError for given ones."""
+        refuse("start_queue_runners", queue_runners=queue_runners)
+        return start_queue_runners(sess, self.coord)
+
+    def should_stop(self) -> bool:
+        """Whether to stop; before, writes the checkpoint or summary that is due."""
+        if self._session is not None:
+            if self.save_path is not None and self.saver is not None and self._checkpoints.is_due():
+                os.makedirs(os.path.dirname(self.save_path), exist_ok=True)
+                self.saver.save(self._session, self.save_path, global_step=self.global_step)
+            if self.summary_writer is not None and self.summary_op is not None and self._summaries.is_due():
+                self.summary_computed(self._session, self._session.run(self.summary_op))
+        return self.coord.should_stop()
+
+    def summary_computed(self, sess: Any, summary: Any, global_step: int | None = None) -> None:
+        """Write a summary, by default of the step that the session is at.
+
+        Raises:
+            RuntimeError: there is no writer.
+        """
+        if self.summary_writer is None:
+            raise RuntimeError("Writing a summary requires a summary writer.")
+        if global_step is None and self.global_step is not None:
+            global_step = int(sess.run(self.global_step))
+        self.summary_writer.add_summary(summary, global_step)
+
+    def request_stop(self, ex: Any = None) -> None:
+        """Have `should_stop` say True."""
+        self.coord.request_stop(ex)
+
+    def wait_for_stop(self) -> None:
+        """Wait for a stop that another thread requests."""
+        self.coord.wait_for_stop()
+
+    def stop(self, threads: Any = None, close_summary_writer: bool = True, ignore_live_threads: bool = False) -> None:
+        """Stop queue runners and the writer."""
+        self._session = None
+        self.coord.request_stop()
+        self.coord.join(threads)
+        if close_summary_writer and self.summary_writer is not None:
+            self.summary_writer.close()
+
+    def loop(self, timer_interval_secs: float | None, target: Any, args: Any = None, kwargs: Any = None) -> None:
+        """Refused: there are no threads."""
+        raise errors.UnsupportedError("Supervisor.loop: call the function where should_stop() is asked")
+
+
+def _is_default(value: Any) -> bool:
+    return isinstance(value, int) and value == _DEFAULT
