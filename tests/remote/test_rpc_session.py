@@ -186,7 +186,7 @@ async def test_long_words_of_an_error_are_cut(served: Served) -> None:
     assert (failed.value.node, failed.value.op) == ("fails", "CheckNumerics")
 
 
-async def test_nobody_listens() -> None:
+async def test_address_where_nobody_listens_is_named() -> None:
     with pytest.raises(errors.UnavailableError, match=r"CreateSession of grpc://.*[Cc]onnect") as failed:
         await aexec.connect(f"grpc://127.0.0.1:{unused_port()}", doubled())
     assert "not known" not in str(failed.value)
