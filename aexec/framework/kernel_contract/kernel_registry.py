@@ -24,6 +24,7 @@ from aexec.framework.kernel_contract.op_kernel import (
     BuiltKernel,
     Compute,
     Cost,
+    DilatedCost,
     OpKernel,
     OpKernelConstruction,
     PaddedCost,
@@ -124,6 +125,9 @@ class KernelRegistration:
         paddings = c.attrs.get("explicit_paddings")
         if paddings and callable(cost):
             return PaddedCost(cost, paddings)
+        dilations = c.attrs.get("dilations")
+        if dilations and callable(cost) and max(dilations) > 1 and c.attrs.get("padding") == b"SAME":
+            return DilatedCost(cost, dilations)
         return cost if callable(cost) or not cost or not broadcasts(c.op) else Broadcast(cost)
 
     def check_host_memory(self, op_def: OpDef) -> None:

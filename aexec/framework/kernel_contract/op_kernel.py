@@ -59,6 +59,7 @@ __all__ = [
     "BuiltKernel",
     "Compute",
     "Cost",
+    "DilatedCost",
     "OpKernel",
     "OpKernelConstruction",
     "OpKernelContext",
@@ -134,6 +135,30 @@ class PaddedCost:
             return 1.0
         growth: float = math.prod([1 + more / max(1, n) for more, n in zip(self._paddings, value.shape, strict=True)])
         return growth
+
+
+class DilatedCost(PaddedCost):
+    """The cost of a kernel that pads its first input by a dilated filter, its second one, to keep its size.
+
+    Args:
+        cost: the kernel's.
+        dilations: of each dimension of the first input.
+    """
+
+    __slots__ = ("_dilations",)
+
+    def __init__(self, cost: Callable[..., float], dilations: Sequence[int]) -> None:
+        super().__init__(cost, ())
+        self._dilations = dilations
+
+    def __call__(self, *inputs: Any) -> float:
+        cost = float(self.cost(*inputs))
+        if len(inputs) < 2 or not inputs[0].ndim == inputs[1].ndim == len(self._dilations):
+            return cost
+        taps = max(inputs[1].shape[:-2], default=0)
+        steps = zip(self._dilations, inputs[0].shape, strict=True)
+        growth: float = math.prod([1 + max(0, (by - 1) * (taps - 1)) / max(1, size) for by, size in steps])
+        return cost * growth
 
 
 def follows_from_shapes(cost: Cost) -> bool:
