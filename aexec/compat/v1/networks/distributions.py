@@ -6,6 +6,7 @@ Next to read: `random.py`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,16 @@ from aexec.graph.op_functions import convert_to_tensor
 from aexec.nn.activations import log_softmax, softmax
 from aexec.nn.cross_entropies import sigmoid_cross_entropy_with_logits
 
-__all__ = ["Bernoulli", "Categorical", "Distribution", "Normal", "Uniform", "kl_divergence"]
+__all__ = [
+    "Bernoulli",
+    "Categorical",
+    "Distribution",
+    "Normal",
+    "RegisterKL",
+    "Uniform",
+    "broadcast_shape",
+    "kl_divergence",
+]
 
 
 class Distribution:
@@ -61,7 +71,7 @@ class Distribution:
         return ops.exp(self.log_prob(value))
 
 
-def _sum_of_ones(*values: Tensor) -> Tensor:
+def broadcast_shape(*values: Tensor) -> Tensor:
     """The shape to which the values broadcast."""
     shape = ops.shape(values[0])
     for value in values[1:]:
@@ -83,7 +93,7 @@ class Normal(Distribution):
         with name_scope(name):
             self.loc = convert_to_tensor(loc, None, "loc")
             self.scale = convert_to_tensor(scale, self.loc.dtype.base, "scale")
-            super().__init__(name, self.loc.dtype.base, _sum_of_ones(self.loc, self.scale))
+            super().__init__(name, self.loc.dtype.base, broadcast_shape(self.loc, self.scale))
 
     def _draw(self, shape: Tensor, seed: int | None) -> Tensor:
         return random_normal(shape, dtype=self.dtype, seed=seed) * self.scale + self.loc
@@ -131,7 +141,7 @@ class Uniform(Distribution):
         with name_scope(name):
             self.low = convert_to_tensor(low, None, "low")
             self.high = convert_to_tensor(high, self.low.dtype.base, "high")
-            super().__init__(name, self.low.dtype.base, _sum_of_ones(self.low, self.high))
+            super().__init__(name, self.low.dtype.base, broadcast_shape(self.low, self.high))
 
     def _draw(self, shape: Tensor, seed: int | None) -> Tensor:
         return self.low + (self.high - self.low) * random_uniform(shape, dtype=self.dtype, seed=seed)
@@ -275,6 +285,29 @@ def _seeds(seed: int | None) -> dict[str, Any]:
     return {"seed": first, "seed2": second}
 
 
+# (class of a, class of b) → function of both and a name; those of this module are in `kl_divergence` itself.
+_DIVERGENCES: dict[tuple[type, type], Callable[..., Tensor]] = {}
+
+
+class RegisterKL:
+    """`tf.distributions.RegisterKL`: a decorator of the function that computes the divergence of two classes."""
+
+    def __init__(self, dist_cls_a: type, dist_cls_b: type) -> None:
+        self._key = dist_cls_a, dist_cls_b
+
+    def __call__(self, kl_fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        if self._key in _DIVERGENCES:
+            raise ValueError(f"KL({self._key[0].__name__} || {self._key[1].__name__}) has already been registered")
+        _DIVERGENCES[self._key] = kl_fn
+        return kl_fn
+
+
+def _registered(a: type, b: type) -> Callable[..., Tensor] | None:
+    """The function registered for the nearest bases of both."""
+    pairs = ((first, second) for first in a.__mro__ for second in b.__mro__)
+    return next((_DIVERGENCES[pair] for pair in pairs if pair in _DIVERGENCES), None)
+
+
 def kl_divergence(
     distribution_a: Distribution, distribution_b: Distribution, allow_nan_stats: bool = True, name: str | None = None
 ) -> Tensor:
@@ -282,6 +315,8 @@ def kl_divergence(
     a: Any = distribution_a
     b: Any = distribution_b
     with name_scope(name or "KullbackLeibler"):
+        if (registered := _registered(type(a), type(b))) is not None:
+            return registered(a, b)
         if isinstance(a, Normal) and isinstance(b, Normal):
             ratio = ops.square(a.scale / b.scale)
             return ops.square(a.loc - b.loc) / (2.0 * ops.square(b.scale)) + 0.5 * (ratio - 1.0 - ops.log(ratio))
@@ -298,14 +333,15 @@ def kl_divergence(
     )
 
 
-_KIND = "there are Bernoulli, Categorical, Normal and Uniform; its density is a formula of aexec.ops"
-
 __getattr__, __dir__ = namespace(
     __name__,
-    {},
+    {
+        name: f"networks.gamma_distributions:{name}"
+        for name in "Beta Dirichlet Exponential Gamma Laplace Multinomial".split()
+    },
     dict.fromkeys(
-        """Beta Dirichlet DirichletMultinomial Exponential Gamma Laplace Multinomial RegisterKL ReparameterizationType
-        StudentT FULLY_REPARAMETERIZED NOT_REPARAMETERIZED""".split(),
-        _KIND,
+        """DirichletMultinomial ReparameterizationType StudentT FULLY_REPARAMETERIZED
+        NOT_REPARAMETERIZED""".split(),
+        "its density is a formula of aexec.ops, in a subclass of Distribution",
     ),
 )
