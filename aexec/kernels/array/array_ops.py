@@ -401,7 +401,7 @@ def ensure_shape(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("CheckNumerics", "CheckNumericsV2", T=dtypes.FLOAT)
+@kernel("CheckNumerics", "CheckNumericsV2", T=dtypes.FLOAT, scratch=3)
 def check_numerics(c: OpKernelConstruction) -> Compute:
     message = c.attr("message").decode(errors="replace")
     signed = c.op == "CheckNumericsV2"
