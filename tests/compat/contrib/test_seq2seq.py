@@ -273,6 +273,8 @@ def test_sequence_loss_is_weighted(settings: dict[str, bool], axes: Any) -> None
         np.testing.assert_allclose(sess.run(loss), wanted, rtol=1e-5)
     with pytest.raises(ValueError, match="3 axes"):
         seq2seq.sequence_loss(logits[0], targets, weights)
+    with pytest.raises(ValueError, match="either averaged or summed"):
+        seq2seq.sequence_loss(logits, targets, weights, average_across_batch=False, sum_over_batch=True)
 
 
 def test_hardmax_is_one_for_the_largest() -> None:

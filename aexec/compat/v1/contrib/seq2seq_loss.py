@@ -42,14 +42,14 @@ def sequence_loss(
         A scalar; [batch], [time] or [batch, time] if only one axis is averaged or summed, or none.
 
     Raises:
-        ValueError: ranks are others, or an axis is both averaged and summed.
+        ValueError: ranks are others, or one axis is averaged and one summed.
     """
     values, classes, counted = (convert_to_tensor(given) for given in (logits, targets, weights))
     for value, rank, what in ((values, 3, "Logits"), (classes, 2, "Targets"), (counted, 2, "Weights")):
         if value.static_shape.rank not in (None, rank):
             raise errors.InvalidValueError(f"{what} must have {rank} axes, got {value.static_shape}")
-    if (average_across_timesteps and sum_over_timesteps) or (average_across_batch and sum_over_batch):
-        raise errors.InvalidValueError("an axis cannot be both averaged and summed")
+    if (average_across_timesteps or average_across_batch) and (sum_over_timesteps or sum_over_batch):
+        raise errors.InvalidValueError("axes are either averaged or summed, not one each")
     with name_scope(name or "sequence_loss"):
         flat = ops.reshape(values, ops.pack([-1, ops.shape(values)[2]]))
         loss_function = softmax_loss_function or nn.sparse_softmax_cross_entropy_with_logits
@@ -57,10 +57,9 @@ def sequence_loss(
         losses = ops.reshape(losses, ops.shape(classes)) * counted
         averaged = [axis for axis, used in enumerate((average_across_batch, average_across_timesteps)) if used]
         summed = [axis for axis, used in enumerate((sum_over_batch, sum_over_timesteps)) if used]
-        if averaged and not summed:
+        if averaged:
             return ops.sum(losses, averaged) / (ops.sum(counted, averaged) + 1e-12)
         if summed:
             nonzero = ops.cast(ops.not_equal(counted, ops.zeros_like(counted)), DstT=losses.dtype.base)
-            axes = sorted([*averaged, *summed])
-            return ops.div_no_nan(ops.sum(losses, axes), ops.sum(nonzero, axes))
+            return ops.div_no_nan(ops.sum(losses, summed), ops.sum(nonzero, summed))
         return losses
