@@ -11,7 +11,7 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
 * `FeedSpec`: checks a value as feeds are checked, for decoders of bodies.
 * `graph_pieces`: a graph as bytes, JSON or text (`GraphForm`), in pieces; `tensor_to_parts`: a TensorProto in parts.
 * `dtypes`, `DType`: the types of tensors; `datatype_of`, `has_datatype`, `DATATYPES`: their names in the Open Inference
-  Protocol; `tensor_from_proto`, `tensor_to_proto`: TensorProto.
+  Protocol; `tensor_from_proto`, `tensor_to_proto`: TensorProto; `tensor_from_content`: a tensor's bytes alone.
 * `finite_float`: parses JSON's text of a number; refuses a number that is too large.
 * `find_op_def`: the definition of an op; `is_built_in`: whether it is one of aexec's own.
 * `NameAttrList`: the value of an attr that names a function.
@@ -89,6 +89,7 @@ from aexec.framework.wire.messages import unreadable
 from aexec.framework.wire.op_def import OpDef
 from aexec.framework.wire.status_details import STATUS_DETAILS, cut_text, read_status, status_details
 from aexec.framework.wire.tensor_codec import decode_ns as tensor_decode_ns
+from aexec.framework.wire.tensor_codec import from_content as tensor_from_content
 from aexec.framework.wire.tensor_codec import from_proto as tensor_from_proto
 from aexec.framework.wire.tensor_codec import to_field_parts as tensor_to_field_parts
 from aexec.framework.wire.tensor_codec import to_parts as tensor_to_parts
@@ -193,6 +194,7 @@ __all__ = [
     "status_details",
     "summarize",
     "tensor_decode_ns",
+    "tensor_from_content",
     "tensor_from_proto",
     "tensor_to_field_parts",
     "tensor_to_parts",

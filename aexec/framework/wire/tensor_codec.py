@@ -181,6 +181,27 @@ def from_proto(
     return array
 
 
+def from_content(content: bytes, dtype: DType, shape: tuple[int, ...]) -> Array:
+    """Decode the `tensor_content` of a tensor whose type and shape are known.
+
+    Args:
+        content: as many bytes as `shape` has elements of `dtype`.
+        dtype: a type of fixed size.
+
+    Returns:
+        A read-only array of that type and shape, over the bytes of `content`.
+
+    Raises:
+        InvalidArgumentError: a bool is neither 0 nor 1.
+    """
+    array = np.frombuffer(content, dtype.np).reshape(shape)
+    if dtype is dtypes.bool_ and array.view(np.uint8).max() > 1:
+        raise errors.InvalidArgumentError("Cannot parse tensor from proto: expected bytes 0 and 1 as bool content")
+    if log_memory.is_enabled():
+        log_memory.record_tensor_allocation(log_memory.SpecialStep.PROTO_BUFFER, "from proto", array)
+    return array
+
+
 def copied(message: proto.TensorProto) -> proto.TensorProto:
     """A copy of a message.  A repeated field of many values is copied in pieces, since copying holds the interpreter's
     lock.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -30,9 +32,15 @@ _FETCHED = proto.RunStepResponse.TENSOR_FIELD_NUMBER
 _METADATA = proto.RunStepResponse.METADATA_FIELD_NUMBER
 _NAME, _TENSOR = proto.NamedTensorProto.NAME_FIELD_NUMBER, proto.NamedTensorProto.TENSOR_FIELD_NUMBER
 _NOTHING_APART: Mapping[int, memoryview] = MappingProxyType({})
+_CONTENT = proto.TensorProto.TENSOR_CONTENT_FIELD_NUMBER
+# The heads of this many fetched tensors are kept, if their names have at most this many characters.
+_MOST_HEADS = 1024
+_LONGEST_NAME = 256
 # Messages up to this many bytes stay small when decoded; _OBJECTS are types whose elements are objects.
 _SMALL = 1024
 _OBJECTS = (dtypes.string.enum, dtypes.resource.enum, dtypes.variant.enum)
+
+_NO_METADATA = b"".join(wire_format.enclosed(_METADATA, [b""]))
 
 
 def parse_small_run(body: bytes) -> proto.RunStepRequest | None:
@@ -83,10 +91,42 @@ def run_step_response(
     """Return the serialized answer: tensors in the order asked for, dense, as TensorFlow's services send them."""
     parts: list[bytes | memoryview] = []
     for name, dtype, value in zip(names, dtypes, values, strict=True):
+        if _has_plain_content(value, dtype) and len(name) <= _LONGEST_NAME:
+            parts += _head(name, dtype, value.shape), value.tobytes()
+            continue
         tensor = wire_format.enclosed(_TENSOR, _tensor_parts(value, dtype))
         parts += wire_format.enclosed(_FETCHED, [*wire_format.enclosed(_NAME, [name.encode()]), *tensor])
-    parts += wire_format.enclosed(_METADATA, [b"" if metadata is None else metadata.to_proto().SerializeToString()])
+    if metadata is None:
+        parts.append(_NO_METADATA)
+    else:
+        parts += wire_format.enclosed(_METADATA, [metadata.to_proto().SerializeToString()])
     return b"".join(parts)
+
+
+def _has_plain_content(value: Any, dtype: DType) -> bool:
+    """True if a value is sent as its own bytes, and is small enough to copy these once more."""
+    return (
+        isinstance(value, np.ndarray | np.generic)
+        and value.dtype is dtype.np
+        and dtype.size > 0
+        and 0 < value.nbytes < _LARGE
+    )
+
+
+@lru_cache(maxsize=_MOST_HEADS)
+def _head(name: str, dtype: DType, shape: tuple[int, ...]) -> bytes:
+    """Return the field of a fetched tensor up to its elements, which end it."""
+    size = dtype.size * math.prod(shape)
+    tensor = tensor_message(np.empty((0, *shape), dtype.np), dtype)
+    del tensor.tensor_shape.dim[0]
+    inner = _before(_CONTENT, size, tensor.SerializeToString())
+    inner = _before(_TENSOR, len(inner) + size, b"".join(wire_format.enclosed(_NAME, [name.encode()]))) + inner
+    return _before(_FETCHED, len(inner) + size, b"") + inner
+
+
+def _before(number: int, size: int, first: bytes) -> bytes:
+    """Return `first`, and the beginning of the field of this number whose value has `size` bytes."""
+    return first + wire_format.put_varint(number << 3 | wire_format.LENGTH) + wire_format.put_varint(size)
 
 
 def _tensor_parts(value: Any, dtype: DType) -> Sequence[bytes | memoryview]:

@@ -13,6 +13,8 @@ from aexec_server.http import bodies
 from aexec_server.http.error_responses import public_error
 from aexec_server.protocols.large_tensors import run_step_apart
 from aexec_server.requests import protobuf
+from aexec_server.requests.repeated_steps import RepeatedSteps
+from aexec_server.requests.run_request import RunRequest
 from aexec_server.requests.run_response import is_soon_written, message_answer
 from aexec_server.requests.run_table import Run
 from aexec_server.rpc.method import Call
@@ -35,6 +37,7 @@ class RpcRunSteps:
         self._runs = runs
         self._served = runs.served
         self._session = session
+        self._repeated = RepeatedSteps()
 
     async def answer(self, call: Call, data: bytes, run_id: str | None = None) -> bytes:
         """The RunStepResponse to a RunStepRequest; errors are in the response for who asks for that.
@@ -42,19 +45,24 @@ class RpcRunSteps:
         Args:
             run_id: the name that its client chose for the run; None for a new one.
         """
-        message = protobuf.parse_small_run(data)
-        contents: Mapping[int, memoryview] = {}
-        if message is None:
+        small = self._repeated.read(data)
+        if small is not None:
+            running = self._run(call, small.session_handle, small.asked, len(data), run_id)
+            errors_in_body = small.errors_in_body
+        else:
             rest, contents = run_step_apart(data)
             message = await bodies.read_message(proto.RunStepRequest, rest, self._limits)
+            size = len(data) - sum(map(len, contents.values()))
+            running = self._read_and_run(call, message, contents, size, run_id)
+            errors_in_body = message.store_errors_in_response_body
         try:
-            return await self._run(call, message, contents, len(data) - sum(map(len, contents.values())), run_id)
+            return await running
         except errors.OpError as error:
-            if not message.store_errors_in_response_body:
+            if not errors_in_body:
                 raise
             return protobuf.error_in_response(public_error(error, "RunStep by gRPC")).SerializeToString()
 
-    async def _run(
+    async def _read_and_run(
         self,
         call: Call,
         message: proto.RunStepRequest,
@@ -71,6 +79,10 @@ class RpcRunSteps:
             )
             call.keep_until_sent(counted)
             return answer
+        return await self._run(call, message.session_handle, asked, size, run_id)
+
+    async def _run(self, call: Call, handle: str, asked: RunRequest, size: int, run_id: str | None) -> bytes:
+        hosted = self._session(handle, call)
         execution, owner = self._served.execution, hosted.runs_owner(call.caller)
         with hosted.in_use():
             # Of many that come at once, some are run in each turn of the loop.
