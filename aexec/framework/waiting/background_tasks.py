@@ -22,12 +22,22 @@ class BackgroundTasks:
         cancellation: the session's manager.
         new_params: makes what the kernel calls of a task share (`op_kernel_context.Params`), given the manager that
             cancels them.
+        kept: counts the bytes that they keep (`kept_memory.KeptMemory`), or None.
+
+    Attributes:
+        kept: as given.
     """
 
-    __slots__ = ("_cancellation", "_new_params", "_tasks")
+    __slots__ = ("_cancellation", "_new_params", "_tasks", "kept")
 
-    def __init__(self, cancellation: CancellationManager, new_params: Callable[[CancellationManager], Any]) -> None:
+    def __init__(
+        self,
+        cancellation: CancellationManager,
+        new_params: Callable[[CancellationManager], Any],
+        kept: Any = None,
+    ) -> None:
         self._cancellation = cancellation
+        self.kept = kept
         self._new_params = new_params
         self._tasks: set[asyncio.Task[Any]] = set()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
 from aexec.framework.waiting.inline_call import check_inline
+from aexec.framework.waiting.loop_budget import COPY_NS
 from aexec.framework.zeros import zeros_of_type
 from aexec.kernels.datasets.arguments import Made, flag, integer, was_cancelled
 from aexec.queues.batching import join, join_ns
@@ -23,16 +25,36 @@ __all__ = ["Batched", "batch_size_of", "num_batches", "plain_join"]
 Join = Callable[[list[Element]], Element]
 
 
+def bytes_of(rows: Sequence[Element]) -> int:
+    """The bytes of a batch of these elements."""
+    return sum([component.nbytes for row in rows for component in row])
+
+
 class Batched(DatasetIterator):
-    """Joins `size` elements of the input, the last ones too unless `drops_rest`."""
+    """Joins `size` elements of the input, the last ones too unless `drops_rest`.
 
-    __slots__ = ("_drops_rest", "_ended", "_join", "_pass", "_rows", "_size", "_source", "_turns")
+    Args:
+        join: makes a batch.
+        size_of: the bytes of the batch that it makes.
+    """
 
-    def __init__(self, one: Pass, source: DatasetIterator, size: int, join: Join, *, drops_rest: bool) -> None:
+    __slots__ = ("_drops_rest", "_ended", "_join", "_pass", "_rows", "_size", "_size_of", "_source", "_turns")
+
+    def __init__(
+        self,
+        one: Pass,
+        source: DatasetIterator,
+        size: int,
+        join: Join,
+        *,
+        drops_rest: bool,
+        size_of: Callable[[list[Element]], int] = bytes_of,
+    ) -> None:
         self._pass = one
         self._source = source
         self._size = size
         self._join = join
+        self._size_of = size_of
         self._drops_rest = drops_rest
         self._rows: list[Element] = []
         self._ended = False
@@ -50,7 +72,8 @@ class Batched(DatasetIterator):
             if len(self._rows) < (self._size if self._drops_rest else 1):
                 self._rows = []
                 return None
-            batch = await context.params.worker_pool.run_here_or_in_thread(self._joined, self._rows)
+            with self._pass.expecting(self._size_of(self._rows)):
+                batch = await context.params.worker_pool.run_here_or_in_thread(self._joined, self._rows)
         except BaseException as error:
             if not was_cancelled(context, error):
                 self._rows = []
@@ -59,7 +82,7 @@ class Batched(DatasetIterator):
         return batch
 
     def _joined(self, rows: list[Element]) -> Element:
-        check_inline(join_ns(rows))
+        check_inline(join_ns(rows) + COPY_NS * self._size_of(rows))
         return self._join(rows)
 
 
@@ -128,7 +151,14 @@ def padded_batch_dataset(c: OpKernelConstruction) -> Compute:
             columns = zip(zip(*rows, strict=True), made.types, shapes, values, strict=True)
             return tuple([_join_padded(*column) for column in columns])
 
-        return made.of(lambda one: Batched(one, one.begin(source), size, joined, drops_rest=drops), count)
+        def size_of(rows: list[Element]) -> int:
+            columns = zip(zip(*rows, strict=True), made.types, shapes, strict=True)
+            return sum(math.prod(_padded_to(*column)) * column[1].np.itemsize for column in columns)
+
+        def make(one: Pass) -> DatasetIterator:
+            return Batched(one, one.begin(source), size, joined, drops_rest=drops, size_of=size_of)
+
+        return made.of(make, count)
 
     return compute
 
@@ -146,22 +176,32 @@ def _padding(value: Any, dtype: DType) -> Any:
     return value
 
 
-def _join_padded(rows: Sequence[Any], dtype: DType, wanted: Sequence[int], value: Any) -> Any:
+def _padded_to(rows: Sequence[Any], dtype: DType, wanted: Sequence[int]) -> tuple[int, ...]:
+    """The shape of a batch of these rows, padded to `wanted` sizes.
+
+    Raises:
+        InvalidArgumentError: a row has another rank.
+        DataLossError: a row is larger.
+    """
     for row in rows:
         if row.ndim != len(wanted):
             raise errors.InvalidArgumentError(
-                f"All elements in a batch must have the same rank as the padded shape for component: expected rank "
+                "All elements in a batch must have the same rank as the padded shape for component: expected rank "
                 f"{len(wanted)} but got element with rank {row.ndim}"
             )
     largest = [max(sizes) for sizes in zip(*(row.shape for row in rows), strict=True)]
     shape = [size if size >= 0 else most for size, most in zip(wanted, largest, strict=True)]
-    for most, size, dimension in zip(largest, shape, range(len(shape)), strict=True):
+    for dimension, (most, size) in enumerate(zip(largest, shape, strict=True)):
         if most > size:
             raise errors.DataLossError(
                 f"Attempted to pad to a smaller size than the input element: dimension {dimension} has {most} "
                 f"elements, and shall have {size}."
             )
-    batch = zeros_of_type((len(rows), *shape), dtype)
+    return (len(rows), *shape)
+
+
+def _join_padded(rows: Sequence[Any], dtype: DType, wanted: Sequence[int], value: Any) -> Any:
+    batch = zeros_of_type(_padded_to(rows, dtype, wanted), dtype)
     if not _is_zero(value, dtype):
         batch[...] = value
     for index, row in enumerate(rows):

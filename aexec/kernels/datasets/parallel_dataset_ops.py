@@ -26,10 +26,31 @@ _AUTOTUNE = -1
 _Outcome = Element | None | Exception
 
 
+class _Place:
+    """A place in the line of results.
+
+    Attributes:
+        element: what the function is called with.
+        task: of the call; None while it is paused.
+        outcome: the result.
+        is_ready: whether there is an outcome.
+    """
+
+    __slots__ = ("element", "is_ready", "outcome", "task")
+
+    def __init__(self, element: Element | None = None) -> None:
+        self.element = element
+        self.task: asyncio.Task[None] | None = None
+        self.outcome: _Outcome = None
+        self.is_ready = False
+
+
 class _Ahead(DatasetIterator):
     """Makes elements in the background before they are asked for.
 
     One task takes elements from the input; without a function they are the results, with one each call has a task.
+    When a step that waits is cancelled, all of this pauses until an element is asked for again: otherwise a function
+    that never returns would run on when nobody waits for it.
 
     Args:
         one: the pass.
@@ -39,7 +60,7 @@ class _Ahead(DatasetIterator):
         preserves: an OutOfRangeError of the function is an error, and not the end.
     """
 
-    __slots__ = ("_call", "_limit", "_line", "_may_take", "_pass", "_preserves", "_source", "_task", "_was_put")
+    __slots__ = ("_call", "_ended", "_limit", "_line", "_moved", "_pass", "_paused", "_preserves", "_source", "_task")
 
     def __init__(
         self, one: Pass, source: DatasetIterator, limit: int, call: Call | None = None, *, preserves: bool = False
@@ -49,60 +70,88 @@ class _Ahead(DatasetIterator):
         self._limit = limit
         self._call = call
         self._preserves = preserves
-        self._line: deque[asyncio.Future[_Outcome]] = deque()
-        self._may_take = asyncio.Event()
-        self._was_put = asyncio.Event()
+        self._line: deque[_Place] = deque()
+        self._ended = False  # the input has
+        self._moved = asyncio.Condition()  # a result is ready, or there is room in the line
         self._task: asyncio.Task[None] | None = None
+        self._paused: list[asyncio.Task[None]] = []
 
     async def next(self, context: OpKernelContext) -> Element | None:
         if self._task is None:
-            self._task = self._pass.start(self._take(self._pass.context), "take elements ahead")
-        while not self._line:
-            self._was_put.clear()
-            await self._was_put.wait()
-        first = self._line[0]
-        if not first.done():
-            await asyncio.wait([first])  # which does not cancel it
-        outcome = first.result()
-        if outcome is None:
-            return None  # the end stays in the line
-        self._line.popleft()
-        self._may_take.set()
+            await self._begin()
+        try:
+            async with self._moved:
+                while not self._line or not self._line[0].is_ready:
+                    await self._moved.wait()
+                outcome = self._line[0].outcome
+                if outcome is None:
+                    return None  # the end stays in the line
+                self._line.popleft()
+                self._moved.notify_all()
+        except asyncio.CancelledError:
+            self._pause()
+            raise
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
+    async def _begin(self) -> None:
+        if self._paused:
+            await asyncio.wait(self._paused)
+            self._paused = []
+        for place in self._line:
+            if not place.is_ready:
+                self._start(place)
+        self._task = self._pass.start(self._take(self._pass.context), "take elements ahead")
+
+    def _running(self) -> list[asyncio.Task[None]]:
+        tasks = (self._task, *(place.task for place in self._line))
+        return [task for task in tasks if task is not None and not task.done()]
+
+    def _pause(self) -> None:
+        self._paused += self._running()
+        for task in self._paused:
+            task.cancel()
+        self._task = None
+
     async def _take(self, context: OpKernelContext) -> None:
-        ended = False
-        while not ended:
-            while len(self._line) >= self._limit:
-                self._may_take.clear()
-                await self._may_take.wait()
+        while not self._ended:
+            async with self._moved:
+                while len(self._line) >= self._limit:
+                    await self._moved.wait()
             outcome = await _outcome(self._source.next(context))
-            ended = outcome is None
+            self._ended = outcome is None
             if isinstance(outcome, tuple) and self._call is not None:
-                self._put(self._pass.start(self._called(context, self._call, outcome), "call ahead"))
+                place = _Place(outcome)
+                self._line.append(place)
+                self._start(place)
             else:
-                ready: asyncio.Future[_Outcome] = context.loop.create_future()
-                ready.set_result(self._pass.keep(outcome) if isinstance(outcome, tuple) else outcome)
-                self._put(ready)
+                place = _Place()
+                self._line.append(place)
+                self._put(place, self._pass.keep(outcome) if isinstance(outcome, tuple) else outcome)
+                async with self._moved:
+                    self._moved.notify_all()
 
-    def _put(self, future: asyncio.Future[_Outcome]) -> None:
-        self._line.append(future)
-        self._was_put.set()
+    def _start(self, place: _Place) -> None:
+        place.task = self._pass.start(self._called(self._pass.context, place), "call ahead")
 
-    async def _called(self, context: OpKernelContext, call: Call, element: Element) -> _Outcome:
-        outcome = await _outcome(call(context, element))
+    def _put(self, place: _Place, outcome: _Outcome) -> None:
+        place.outcome, place.is_ready, place.element = outcome, True, None
+
+    async def _called(self, context: OpKernelContext, place: _Place) -> None:
+        assert self._call is not None
+        assert place.element is not None
+        outcome = await _outcome(self._call(context, place.element))
         if isinstance(outcome, errors.OutOfRangeError):
-            if not self._preserves:
-                return None
-            return errors.InvalidArgumentError(f"Function invocation produced OutOfRangeError: {outcome.message}")
-        return self._pass.keep(tuple(outcome)) if isinstance(outcome, tuple) else outcome
+            message = f"Function invocation produced OutOfRangeError: {outcome.message}"
+            outcome = errors.InvalidArgumentError(message) if self._preserves else None
+        self._put(place, self._pass.keep(outcome) if isinstance(outcome, tuple) else outcome)
+        async with self._moved:
+            self._moved.notify_all()
 
     def close(self) -> None:
-        for task in (self._task, *self._line):
-            if task is not None:
-                task.cancel()
+        for task in self._running():
+            task.cancel()
         self._line.clear()
         self._pass.end(self._source)
 

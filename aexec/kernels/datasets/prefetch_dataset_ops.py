@@ -28,7 +28,19 @@ class _Prefetched(DatasetIterator):
     The queue is closed when the input has ended or failed.  After a failure a new task goes on with the next element.
     """
 
-    __slots__ = ("_capacity", "_error", "_name", "_pass", "_queue", "_source", "_task", "_types", "_was_full")
+    __slots__ = (
+        "_capacity",
+        "_error",
+        "_is_taking",
+        "_name",
+        "_pass",
+        "_paused",
+        "_queue",
+        "_source",
+        "_task",
+        "_types",
+        "_was_full",
+    )
 
     def __init__(self, one: Pass, source: DatasetIterator, name: str, types: tuple[DType, ...], capacity: int) -> None:
         self._pass = one
@@ -39,11 +51,15 @@ class _Prefetched(DatasetIterator):
         self._name = f"{one.name}/{name}" + (f"_{number}" if number else "")
         self._queue: FIFOQueue | None = None
         self._task: asyncio.Task[None] | None = None
+        self._paused: asyncio.Task[None] | None = None
         self._error: Exception | None = None
         self._was_full = False
+        self._is_taking = False
 
     async def next(self, context: OpKernelContext) -> Element | None:
-        queue = self._begin() if self._queue is None else self._queue
+        queue = self._open() if self._queue is None else self._queue
+        if self._task is None:
+            await self._begin(queue)
         if self._capacity == _AUTOTUNE:
             self._grow(queue)
         try:
@@ -51,21 +67,44 @@ class _Prefetched(DatasetIterator):
             return element
         except errors.OutOfRangeError:
             failed, self._error = self._error, None
+        except asyncio.CancelledError:
+            self._pause()
+            raise
         if failed is None:
             return None
         self.close()
         raise failed
 
-    def _begin(self) -> FIFOQueue:
+    def _open(self) -> FIFOQueue:
         capacity = _FIRST if self._capacity == _AUTOTUNE else self._capacity
         self._queue = queue = FIFOQueue(self._name, QueueSpec(self._types, capacity=capacity))
         self._pass.resources.create(DEFAULT_CONTAINER, self._name, queue, QueueBase)
-        self._task = self._pass.start(self._fetch(queue, self._pass.context), f"prefetch {self._name}")
         return queue
+
+    async def _begin(self, queue: FIFOQueue) -> None:
+        if self._paused is not None:
+            await asyncio.wait([self._paused])
+        self._task = self._pass.start(self._fetch(queue, self._pass.context), f"prefetch {self._name}")
+
+    def _pause(self) -> None:
+        """Stop working for a step that was cancelled, until an element is asked for again.
+
+        Without this, a function that never returns would run on when nobody waits for it.  A task that waits for room
+        in the queue holds an element, and does nothing.
+        """
+        if self._task is not None and not self._task.done() and self._is_taking:
+            self._task.cancel()
+            self._paused, self._task = self._task, None
+
+    async def _take(self, context: OpKernelContext) -> Element | None:
+        self._is_taking = True
+        element = await self._source.next(context)
+        self._is_taking = False
+        return element
 
     async def _fetch(self, queue: FIFOQueue, context: OpKernelContext) -> None:
         try:
-            while (element := await self._source.next(context)) is not None:
+            while (element := await self._take(context)) is not None:
                 await settled(queue.enqueue(element))
         except Exception as error:
             self._error = error

@@ -50,6 +50,7 @@ class _Shuffled(DatasetIterator):
         "_is_new",
         "_next_seeds",
         "_pass",
+        "_size",
         "_slices",
         "_source",
         "_taken_from",
@@ -62,7 +63,9 @@ class _Shuffled(DatasetIterator):
         self._source = source
         self._next_seeds = next_seeds
         self._words = words(*next_seeds())
-        self._buffer: list[Element | None] = [None] * size
+        self._size = size
+        # Only the places that are in use, since the size may be anything.
+        self._buffer: dict[int, Element] = {}
         # The elements of each epoch that are in the buffer: [first, end), modulo its size.
         self._slices: deque[list[int]] = deque()
         self._epochs = epochs
@@ -76,7 +79,7 @@ class _Shuffled(DatasetIterator):
         return self._slices[-1][1] - self._slices[0][0] if self._slices else 0
 
     async def next(self, context: OpKernelContext) -> Element | None:
-        size = len(self._buffer)
+        size = self._size
         while self._number < size and await self._fill(context):
             await self._turns.take()
         if not self._number:
@@ -88,7 +91,8 @@ class _Shuffled(DatasetIterator):
         first = current[0]
         chosen = (first + next(self._words) % (current[1] - first)) % size
         element = self._buffer[chosen]
-        self._buffer[chosen], self._buffer[first % size] = self._buffer[first % size], None
+        self._buffer[chosen] = self._buffer[first % size]
+        del self._buffer[first % size]
         current[0] += 1
         return element
 
@@ -109,7 +113,7 @@ class _Shuffled(DatasetIterator):
             self._epochs = 0 if self._is_new and self._epochs < 0 else self._epochs - 1
             return True
         self._is_new = False
-        self._buffer[self._slices[-1][1] % len(self._buffer)] = self._pass.keep(element)
+        self._buffer[self._slices[-1][1] % self._size] = self._pass.keep(element)
         self._slices[-1][1] += 1
         return True
 

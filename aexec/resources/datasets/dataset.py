@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
@@ -152,8 +153,8 @@ class Pass:
     def __init__(self, name: str, context: OpKernelContext) -> None:
         self.name = name
         self.resources = context.resources
-        self.kept: KeptMemory | None = context.resources.kept
         self._background = context.background
+        self.kept: KeptMemory | None = self._background.kept
         self._context: OpKernelContext | None = None
         self._closers: dict[int, Callable[[], object]] = {}
         self._states: dict[int, tuple[Any, Any]] = {}
@@ -193,14 +194,33 @@ class Pass:
         return number
 
     def keep(self, element: Element) -> Element:
-        """Count the element's bytes for the session until their memory is freed; returns it.
+        """Count the element's bytes for the session until their memory is freed; returns it, as arrays.
 
         Raises:
             ResourceExhaustedError: the session's limit does not allow it.
         """
-        if self.kept is not None:
-            self.kept.keep(element)
-        return element
+        if self.kept is None:
+            return element
+        arrays = tuple([np.asarray(component) for component in element])  # numbers without an array are not counted
+        self.kept.keep(arrays)
+        return arrays
+
+    @contextmanager
+    def expecting(self, num_bytes: int) -> Iterator[None]:
+        """Context manager: count bytes that are about to be used, until the block is left.
+
+        Raises:
+            ResourceExhaustedError: the session's limit does not allow it.
+        """
+        if self.kept is None:
+            yield
+            return
+        expected = _Expected()
+        self.kept.hold(expected, num_bytes)
+        try:
+            yield
+        finally:
+            self.kept.hold(expected, 0)
 
     @property
     def context(self) -> OpKernelContext:
@@ -224,6 +244,10 @@ class Pass:
             self._context.cancellation.close()
             self._context = None
         self._states.clear()
+
+
+class _Expected:
+    """Stands for memory that is about to be used."""
 
 
 class Turns:

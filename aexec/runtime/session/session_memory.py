@@ -29,7 +29,7 @@ class SessionMemory:
         is_exact: True if the memory of each kernel call is counted.
         kept: counts the bytes that the session's resources keep; if each call is counted, only what they take besides
             arrays.  None if no limit is set.
-            besides arrays.  None if no limit is set.
+        kept_between_steps: counts the bytes that iterators keep, which no step sees; None if no limit is set.
     """
 
     def __init__(self, config: SessionConfig) -> None:
@@ -44,11 +44,13 @@ class SessionMemory:
         self._expectations = None if self.account is None else Expectations()
         self.is_exact = bool(limits) and min(limits) < EXACT_BELOW
         self.kept = None if self.account is None else KeptMemory(self.account, arrays=not self.is_exact)
+        self.kept_between_steps = KeptMemory(self.account) if self.is_exact and self.account is not None else self.kept
 
     def close(self) -> None:
         """Called when the session has closed: stop counting."""
-        if self.kept is not None:
-            self.kept.close()
+        for kept in (self.kept, self.kept_between_steps):
+            if kept is not None:
+                kept.close()
         if self._expectations is not None:
             self._expectations.clear()
 

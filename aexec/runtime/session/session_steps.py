@@ -143,7 +143,7 @@ class SessionSteps:
         self._printers = Printers(f"session {life.session_id}", config.printed_bytes)
         self._costs: CostModel | None = None
         self._step_end: asyncio.Event | None = None  # set when the next step ends
-        self.background = BackgroundTasks(cancellation, self._new_environment)
+        self.background = BackgroundTasks(cancellation, self._new_environment, limits.kept_between_steps)
         self.check_usable = life.check_usable
         self.in_flight: dict[int, Step | _AtOnce] = {}
         self.runs = 0

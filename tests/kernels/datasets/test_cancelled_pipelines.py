@@ -6,6 +6,7 @@ import asyncio
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from aexec import errors
 from aexec.framework.dtypes import int64
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.op_contract.op_registry import register_op
+from aexec.framework.shape import PartialTensorShape
 from tests.kernels.datasets.dataset_graphs import DatasetGraph, gate_function
 from tests.support import gates
 from tests.support.programs.functions import function_def
@@ -64,8 +66,6 @@ def _graph(stages: list[str]) -> aexec.Graph:
 
 
 def _shape(is_batch: bool) -> Any:
-    from aexec.framework.shape import PartialTensorShape
-
     return PartialTensorShape([None] if is_batch else [])
 
 
@@ -136,17 +136,73 @@ async def test_new_pass_leaves_the_old_one_to_those_who_wait_for_it() -> None:
         assert await session.run("next:0") == 0
 
 
-async def test_closed_session_ends_what_its_iterators_do_in_the_background() -> None:
-    gate = gates.Gate()
+PARALLEL = ("PrefetchDataset", "ParallelMapDatasetV2")
+
+
+def _in_background(op: str, gate: gates.Gate) -> aexec.Graph:
     g = DatasetGraph()
-    prefetched = g.with_count("ahead", "PrefetchDataset", g.mapped("gated", g.numbers(9), gate_function(gate.key)), 2)
-    async with aexec.Session(g.iterated(prefetched)) as session:
+    if op == "PrefetchDataset":
+        return g.iterated(g.with_count("ahead", op, g.mapped("gated", g.numbers(9), gate_function(gate.key)), 2))
+    return g.iterated(g.mapped("gated", g.numbers(9), gate_function(gate.key), op, g.const("calls", 2, int64)))
+
+
+@pytest.mark.parametrize("op", PARALLEL)
+async def test_closed_session_ends_what_its_iterators_do_in_the_background(op: str) -> None:
+    gate = gates.Gate()
+    async with aexec.Session(_in_background(op, gate)) as session:
+        await session.run([], targets=["begin"])
+        waiting = session.start("next:0")
+        await gate.entered.wait()
+    with pytest.raises(errors.CancelledError):
+        await waiting
+    assert gate.cancelled
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("iterator")]
+
+
+@pytest.mark.parametrize("op", PARALLEL)
+async def test_background_pauses_when_the_step_that_waits_is_cancelled(op: str) -> None:
+    gate = gates.Gate()
+    async with aexec.Session(_in_background(op, gate)) as session:
         await session.run([], targets=["begin"])
         waiting = session.start("next:0")
         await gate.entered.wait()
         waiting.cancel()
         with pytest.raises(errors.CancelledError):
             await waiting
-        assert not gate.cancelled
-    assert gate.cancelled == 1
-    assert not [task for task in asyncio.all_tasks() if "prefetch" in task.get_name()]
+        while any(task.get_name().startswith("iterator") for task in asyncio.all_tasks()):
+            await asyncio.sleep(0)
+        assert gate.cancelled
+        gate.open.set()
+        assert [await session.run("next:0") for _ in range(9)] == list(range(9))
+
+
+async def test_batches_are_refused_by_the_memory_limit() -> None:
+    """A batch of endlessly many numbers ends at the limit of the session, and so does what is padded."""
+    g = DatasetGraph()
+    endless = g.with_count("endless", "RepeatDataset", g.numbers(3), -1)
+    graph = g.iterated(g.batched("batch", endless, 2**40), PartialTensorShape([None]))
+    async with aexec.Session(graph, config=aexec.SessionConfig(session_bytes=1 << 24)) as session:
+        await session.run([], targets=["begin"])
+        with pytest.raises(errors.ResourceExhaustedError):
+            await session.run("next:0")
+
+
+async def test_padding_is_refused_by_the_memory_limit() -> None:
+    g = DatasetGraph()
+    settings = [g.const("size", 1, int64), g.const("shape", np.array([2**34])), g.const("value", 7, int64)]
+    vectors = g.batched("vectors", g.numbers(3), 2)
+    attrs = {"Toutput_types": [int64], "output_shapes": [PartialTensorShape([None, None])], "N": 1}
+    graph = g.iterated(g("padded", "PaddedBatchDataset", vectors, *settings, **attrs), PartialTensorShape([None, None]))
+    async with aexec.Session(graph, config=aexec.SessionConfig(session_bytes=1 << 24)) as session:
+        await session.run([], targets=["begin"])
+        with pytest.raises(errors.ResourceExhaustedError):
+            await session.run("next:0")
+
+
+async def test_shuffle_keeps_no_more_than_its_elements() -> None:
+    g = DatasetGraph()
+    settings = [g.const(name, value, int64) for name, value in (("size", 2**50), ("seed", 1), ("seed2", 2))]
+    unknown = g.mapped("same", g.numbers(9), SLOW)
+    async with aexec.Session(g.iterated(g.dataset("shuffled", "ShuffleDataset", unknown, *settings))) as session:
+        await session.run([], targets=["begin"])
+        assert sorted([await session.run("next:0") for _ in range(9)]) == list(range(9))
