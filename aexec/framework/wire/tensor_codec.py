@@ -32,6 +32,7 @@ from aexec.framework.wire.wire_format import enclosed, is_repeated
 __all__ = [
     "copied",
     "decode_ns",
+    "from_content",
     "from_proto",
     "has_values",
     "to_field_parts",
