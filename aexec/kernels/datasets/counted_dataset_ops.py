@@ -29,7 +29,7 @@ class _Repeated(DatasetIterator):
     A dataset that is empty from its beginning is not repeated for ever.
     """
 
-    __slots__ = ("_is_new", "_iterator", "_left", "_pass", "_source")
+    __slots__ = ("_is_new", "_iterator", "_left", "_pass", "_source", "_turns")
 
     def __init__(self, one: Pass, source: Dataset, count: int) -> None:
         self._pass = one
@@ -37,6 +37,7 @@ class _Repeated(DatasetIterator):
         self._left = count
         self._iterator: DatasetIterator | None = None
         self._is_new = True
+        self._turns = Turns()
 
     async def next(self, context: OpKernelContext) -> Element | None:
         while self._left:
@@ -50,6 +51,7 @@ class _Repeated(DatasetIterator):
             self._pass.end(self._iterator)
             self._iterator = None
             self._left = 0 if self._is_new and self._left < 0 else self._left - 1
+            await self._turns.take()
         return None
 
 
@@ -190,12 +192,13 @@ def shard_dataset(c: OpKernelConstruction) -> Compute:
 class _Concatenated(DatasetIterator):
     """The elements of one dataset after another."""
 
-    __slots__ = ("_current", "_pass", "_sources")
+    __slots__ = ("_current", "_pass", "_sources", "_turns")
 
     def __init__(self, one: Pass, sources: Sequence[Dataset]) -> None:
         self._pass = one
         self._sources = list(sources)
         self._current: DatasetIterator | None = None
+        self._turns = Turns()
 
     async def next(self, context: OpKernelContext) -> Element | None:
         while True:
@@ -208,6 +211,7 @@ class _Concatenated(DatasetIterator):
                 return element
             self._pass.end(self._current)
             self._current = None
+            await self._turns.take()
 
 
 @kernel("ConcatenateDataset", cost=0)
@@ -229,19 +233,30 @@ def concatenate_dataset(c: OpKernelConstruction) -> Compute:
 
 
 class _Zipped(DatasetIterator):
-    """An element of each input, side by side, until one of them ends."""
+    """An element of each input, side by side, until one of them ends.
 
-    __slots__ = ("_error", "_sources", "_taken")
+    An input begins when its first element is asked for: one that is zipped with itself, again and again, has a number
+    of iterators that doubles each time.
+    """
 
-    def __init__(self, sources: Sequence[DatasetIterator]) -> None:
+    __slots__ = ("_begun", "_error", "_pass", "_sources", "_taken", "_turns")
+
+    def __init__(self, one: Pass, sources: Sequence[Dataset]) -> None:
+        self._pass = one
         self._sources = sources
+        self._begun: list[DatasetIterator] = []
+        self._turns = Turns()
         self._taken: list[Element] = []
         self._error: errors.OpError | None = None
 
     async def next(self, context: OpKernelContext) -> Element | None:
         while len(self._taken) < len(self._sources):
+            number = len(self._taken)
+            if number == len(self._begun):
+                self._begun.append(self._pass.begin(self._sources[number]))
+                await self._turns.take()
             try:
-                element = await self._sources[len(self._taken)].next(context)
+                element = await self._begun[number].next(context)
             except errors.OpError as error:
                 if was_cancelled(context, error):
                     raise
@@ -269,7 +284,7 @@ def zip_dataset(c: OpKernelConstruction) -> Compute:
         counts = [source.cardinality() for source in sources]
         finite = [count for count in counts if count != INFINITE]
         total = UNKNOWN if UNKNOWN in counts else min(finite, default=INFINITE)
-        return made.of(lambda one: _Zipped([one.begin(source) for source in sources]), total)
+        return made.of(lambda one: _Zipped(one, sources), total)
 
     return compute
 

@@ -214,13 +214,15 @@ class Interleaved(_OneByOne):
     The order is that of TensorFlow's InterleaveDataset; with one dataset at a time it is that of FlatMapDataset.
     """
 
-    __slots__ = ("_block", "_datasets", "_ended", "_in_block", "_open", "_position", "_turns", "one")
+    __slots__ = ("_block", "_cycle", "_datasets", "_ended", "_in_block", "_open", "_position", "_turns", "one")
 
     def __init__(self, one: Pass, source: DatasetIterator, call: Call, cycle: int, block: int) -> None:
         super().__init__(source, call)
         self.one = one
         self._block = block
-        self._datasets: list[DatasetIterator | None] = [None] * cycle
+        self._cycle = cycle
+        # As many as were in use until now, since `cycle` may be anything.
+        self._datasets: list[DatasetIterator | None] = [None]
         self._open = self._position = self._in_block = 0
         self._ended = False
         self._turns = Turns()
@@ -261,7 +263,12 @@ class Interleaved(_OneByOne):
 
     def _go_on(self) -> None:
         self._in_block = 0
-        self._position = (self._position + 1) % len(self._datasets)
+        self._position = (self._position + 1) % self._cycle
+        if self._position == len(self._datasets):
+            if self._ended:
+                self._position = 0
+            else:
+                self._datasets.append(None)
 
 
 @kernel("FlatMapDataset", cost=0)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.memory.tensor_buffer import memory_bytes
 from aexec.framework.shape import PartialTensorShape
 from aexec.kernels.common.variants import boxed
 from aexec.kernels.datasets.arguments import ONE_DATASET, Called, Made, flag, integer, was_cancelled
@@ -30,6 +32,9 @@ from aexec.resources.datasets.dataset import (
     Turns,
     dataset_of,
 )
+
+# Bytes of a key that an iterator has seen, with what it keeps for it.
+_KEY_BYTES = 300
 
 
 def _dataset_of_elements(
@@ -191,8 +196,10 @@ class _GroupedByWindow(DatasetIterator):
         "_calls",
         "_current",
         "_ended",
+        "_full_key",
         "_groups",
         "_key",
+        "_keys",
         "_pass",
         "_reduce",
         "_size",
@@ -212,6 +219,8 @@ class _GroupedByWindow(DatasetIterator):
         self._window = window
         self._groups: dict[int, list[Element]] = {}
         self._sizes: dict[int, int] = {}
+        self._keys: list[int] = []  # a heap of all keys
+        self._full_key: int | None = None
         self._current: DatasetIterator | None = None
         self._taken: Element | None = None
         self._ended = False
@@ -226,22 +235,26 @@ class _GroupedByWindow(DatasetIterator):
                     return element
                 self._pass.end(self._current)
                 self._current = None
+                await self._turns.take()
             full = await self._full(context)
             if full is None:
                 return None
-            (tensor,) = await self._calls.call(
-                "reduce", context, self._reduce, (np.int64(full), boxed(self._window(self._groups[full])))
-            )
-            self._calls.done.clear()
-            del self._groups[full]
+            try:
+                (tensor,) = await self._reduce(context, (np.int64(full), boxed(self._window(self._groups[full]))))
+            except BaseException as error:
+                if not was_cancelled(context, error):
+                    self._drop(full)
+                raise
+            self._drop(full)
             self._current = self._pass.begin(dataset_of(tensor))
+
+    def _drop(self, key: int) -> None:
+        del self._groups[key]
+        self._full_key = None
 
     async def _full(self, context: OpKernelContext) -> int | None:
         """The key of a group that is to be reduced now; None if none is left."""
-        while not self._ended:
-            for key in self._groups:
-                if len(self._groups[key]) == self._sizes.get(key):
-                    return key
+        while not self._ended and self._full_key is None:
             if self._taken is None:
                 self._taken = await self._source.next(context)
             if self._taken is None:
@@ -249,7 +262,10 @@ class _GroupedByWindow(DatasetIterator):
                 break
             await self._sort_in(context, self._taken)
             await self._turns.take()
-        return min(self._groups, default=None)
+        while self._full_key is None and self._keys:
+            key = heappop(self._keys)
+            self._full_key = key if key in self._groups else None
+        return self._full_key
 
     async def _sort_in(self, context: OpKernelContext, element: Element) -> None:
         try:
@@ -258,15 +274,21 @@ class _GroupedByWindow(DatasetIterator):
                 (size,) = await self._calls.call("size", context, self._size, (np.int64(key),))
                 if size <= 0:
                     raise errors.InvalidArgumentError(f"Window size must be greater than zero, but got {int(size)}.")
+                self._pass.count(self, _KEY_BYTES * (len(self._sizes) + 1))
                 self._sizes[key] = int(size)
+                heappush(self._keys, key)
         except BaseException as error:
             if not was_cancelled(context, error):
                 self._taken = None
                 self._calls.done.clear()
             raise
         self._calls.done.clear()
-        self._groups.setdefault(key, []).append(self._pass.keep(element))
         self._taken = None
+        kept = self._pass.keep(element)
+        group = self._groups.setdefault(key, [])
+        group.append(kept)
+        if len(group) == self._sizes[key]:
+            self._full_key = key
 
 
 @kernel("GroupByWindowDataset", "ExperimentalGroupByWindowDataset", cost=0)
@@ -304,6 +326,7 @@ class _GroupedByReducer(DatasetIterator):
         "_init",
         "_key",
         "_keys",
+        "_pass",
         "_reduce",
         "_source",
         "_states",
@@ -311,7 +334,8 @@ class _GroupedByReducer(DatasetIterator):
         "_turns",
     )
 
-    def __init__(self, source: DatasetIterator, key: Call, init: Call, reduce: Call, finalize: Call) -> None:
+    def __init__(self, one: Pass, source: DatasetIterator, key: Call, init: Call, reduce: Call, finalize: Call) -> None:
+        self._pass = one
         self._source = source
         self._key = key
         self._init = init
@@ -344,8 +368,9 @@ class _GroupedByReducer(DatasetIterator):
         try:
             key = _key(await self._calls.call("key", context, self._key, element))
             if key not in self._states:
+                self._pass.count(self, _KEY_BYTES * (len(self._states) + 1))
                 self._states[key] = await self._calls.call("init", context, self._init, (np.int64(key),))
-            self._states[key] = tuple(await self._reduce(context, (*self._states[key], *element)))
+            self._states[key] = self._pass.keep(tuple(await self._reduce(context, (*self._states[key], *element))))
         except BaseException as error:
             if not was_cancelled(context, error):
                 self._taken = None
@@ -371,7 +396,7 @@ def group_by_reducer_dataset(c: OpKernelConstruction) -> Compute:
             reduce.with_captured((*init.gives, *source.types), captured[2]),
             finalize.with_captured(init.gives, captured[3]),
         )
-        return made.of(lambda one: _GroupedByReducer(one.begin(source), *calls))
+        return made.of(lambda one: _GroupedByReducer(one, one.begin(source), *calls))
 
     return compute
 
@@ -406,11 +431,13 @@ def reduce_dataset(c: OpKernelConstruction) -> Compute:
 class _Directed(DatasetIterator):
     """Takes each element from the input that a dataset of numbers selects."""
 
-    __slots__ = ("_chosen", "_selector", "_sources", "_stops", "_turns")
+    __slots__ = ("_begun", "_chosen", "_pass", "_selector", "_sources", "_stops", "_turns")
 
-    def __init__(self, selector: DatasetIterator, sources: list[DatasetIterator], *, stops: bool) -> None:
+    def __init__(self, one: Pass, selector: DatasetIterator, sources: list[Dataset], *, stops: bool) -> None:
+        self._pass = one
         self._selector = selector
-        self._sources: list[DatasetIterator | None] = [*sources]
+        self._sources: list[Dataset | None] = [*sources]
+        self._begun: dict[int, DatasetIterator] = {}
         self._stops = stops
         self._chosen: int | None = None
         self._turns = Turns()
@@ -425,7 +452,9 @@ class _Directed(DatasetIterator):
                 self._chosen = self._checked(selected)
             source = self._sources[self._chosen]
             if source is not None:
-                element = await source.next(context)
+                if self._chosen not in self._begun:
+                    self._begun[self._chosen] = self._pass.begin(source)
+                element = await self._begun[self._chosen].next(context)
                 if element is not None:
                     self._chosen = None
                     return element
@@ -456,9 +485,7 @@ def directed_interleave_dataset(c: OpKernelConstruction) -> Compute:
             made.check(source)
         counts = [source.cardinality() for source in sources]
         total = INFINITE if counts and set(counts) == {INFINITE} and selector.cardinality() == INFINITE else UNKNOWN
-        return made.of(
-            lambda one: _Directed(one.begin(selector), [one.begin(source) for source in sources], stops=stops), total
-        )
+        return made.of(lambda one: _Directed(one, one.begin(selector), sources, stops=stops), total)
 
     return compute
 
@@ -466,10 +493,12 @@ def directed_interleave_dataset(c: OpKernelConstruction) -> Compute:
 class _Unique(DatasetIterator):
     """The first of all equal elements."""
 
-    __slots__ = ("_seen", "_source", "_turns")
+    __slots__ = ("_bytes", "_pass", "_seen", "_source", "_turns")
 
-    def __init__(self, source: DatasetIterator) -> None:
+    def __init__(self, one: Pass, source: DatasetIterator) -> None:
+        self._pass = one
         self._source = source
+        self._bytes = 0
         self._seen: set[Any] = set()
         self._turns = Turns()
 
@@ -482,6 +511,9 @@ class _Unique(DatasetIterator):
             key = component.shape, component.tolist() if component.dtype.hasobject else component.tobytes()
             key = key if not isinstance(key[1], list) else (key[0], tuple(component.ravel().tolist()))
             if key not in self._seen:
+                size = _KEY_BYTES + memory_bytes(component)
+                self._pass.count(self, self._bytes + size)
+                self._bytes += size
                 self._seen.add(key)
                 return element
             await self._turns.take()
@@ -495,7 +527,7 @@ def unique_dataset(c: OpKernelConstruction) -> Compute:
         source = dataset_of(tensor)
         if len(source.types) != 1:
             raise errors.InvalidArgumentError("UniqueDataset only supports inputs with a single component.")
-        return made.of(lambda one: _Unique(one.begin(source)))
+        return made.of(lambda one: _Unique(one, one.begin(source)))
 
     return compute
 

@@ -18,9 +18,12 @@ from aexec.framework.waiting.processors import num_processors
 from aexec.kernels.datasets.arguments import ONE_DATASET, Called, Made, flag, integer
 from aexec.kernels.datasets.batch_dataset_ops import Batched, batch_size_of, num_batches, plain_join
 from aexec.kernels.datasets.function_dataset_ops import Call, Interleaved
-from aexec.resources.datasets.dataset import UNKNOWN, DatasetIterator, Element, Pass, dataset_of
+from aexec.resources.datasets.dataset import UNKNOWN, DatasetIterator, Element, Pass, Turns, dataset_of
 
 _AUTOTUNE = -1
+# The most calls at once of one dataset, and the most elements ahead of each dataset that is interleaved.
+_MOST_CALLS = 1024
+_MOST_AHEAD = 64
 
 # An element, None for the end, or the error in place of an element.
 _Outcome = Element | None | Exception
@@ -115,7 +118,9 @@ class _Ahead(DatasetIterator):
         self._task = None
 
     async def _take(self, context: OpKernelContext) -> None:
+        turns = Turns()
         while not self._ended:
+            await turns.take()
             async with self._moved:
                 while len(self._line) >= self._limit:
                     await self._moved.wait()
@@ -128,7 +133,7 @@ class _Ahead(DatasetIterator):
             else:
                 place = _Place()
                 self._line.append(place)
-                self._put(place, self._pass.keep(outcome) if isinstance(outcome, tuple) else outcome)
+                self._put(place, outcome)
                 async with self._moved:
                     self._moved.notify_all()
 
@@ -136,6 +141,11 @@ class _Ahead(DatasetIterator):
         place.task = self._pass.start(self._called(self._pass.context, place), "call ahead")
 
     def _put(self, place: _Place, outcome: _Outcome) -> None:
+        if isinstance(outcome, tuple):
+            try:
+                outcome = self._pass.keep(outcome)
+            except errors.ResourceExhaustedError as error:
+                outcome = error
         place.outcome, place.is_ready, place.element = outcome, True, None
 
     async def _called(self, context: OpKernelContext, place: _Place) -> None:
@@ -145,7 +155,7 @@ class _Ahead(DatasetIterator):
         if isinstance(outcome, errors.OutOfRangeError):
             message = f"Function invocation produced OutOfRangeError: {outcome.message}"
             outcome = errors.InvalidArgumentError(message) if self._preserves else None
-        self._put(place, self._pass.keep(outcome) if isinstance(outcome, tuple) else outcome)
+        self._put(place, outcome)
         async with self._moved:
             self._moved.notify_all()
 
@@ -170,7 +180,7 @@ def _in_flight(tensor: Any) -> int:
         return max(4, num_processors())
     if number <= 0:
         raise errors.InvalidArgumentError("num_parallel_calls must be greater than zero.")
-    return number
+    return min(number, _MOST_CALLS)
 
 
 @kernel("ParallelMapDataset", "ParallelMapDatasetV2", cost=0)
@@ -239,7 +249,7 @@ def _parallel_interleave(number: int) -> Any:
                 raise errors.InvalidArgumentError("`cycle_length` must be > 0")
             if block <= 0:
                 raise errors.InvalidArgumentError("`block_length` must be > 0")
-            limit = max(1, block)
+            limit = min(block, _MOST_AHEAD)
             return made.of(lambda one: _InterleavedAhead(one, one.begin(source), call, cycle, block, limit))
 
         return compute

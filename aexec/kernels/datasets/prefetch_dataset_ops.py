@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import Any
 
 from aexec.framework import errors
@@ -15,7 +14,7 @@ from aexec.kernels.datasets.arguments import Made, integer
 from aexec.queues.attempts import settled
 from aexec.queues.kinds.fifo_queue import FIFOQueue
 from aexec.queues.queue_base import QueueBase, QueueSpec
-from aexec.resources.datasets.dataset import DatasetIterator, Element, Pass, dataset_of
+from aexec.resources.datasets.dataset import DatasetIterator, Element, Pass, Turns, dataset_of
 
 _AUTOTUNE = -1
 # The capacity of a queue that finds its own, at first and at most.
@@ -38,6 +37,7 @@ class _Prefetched(DatasetIterator):
         "_queue",
         "_source",
         "_task",
+        "_turns",
         "_types",
         "_was_full",
     )
@@ -55,6 +55,7 @@ class _Prefetched(DatasetIterator):
         self._error: Exception | None = None
         self._was_full = False
         self._is_taking = False
+        self._turns = Turns()
 
     async def next(self, context: OpKernelContext) -> Element | None:
         queue = self._open() if self._queue is None else self._queue
@@ -77,8 +78,14 @@ class _Prefetched(DatasetIterator):
 
     def _open(self) -> FIFOQueue:
         capacity = _FIRST if self._capacity == _AUTOTUNE else self._capacity
-        self._queue = queue = FIFOQueue(self._name, QueueSpec(self._types, capacity=capacity))
-        self._pass.resources.create(DEFAULT_CONTAINER, self._name, queue, QueueBase)
+        name, number = self._name, 0
+        # Another pass may have a queue of this node: one that ends later, or that of another step.
+        while self._pass.resources.find(DEFAULT_CONTAINER, name, QueueBase) is not None:
+            number += 1
+            name = f"{self._name}_{number}"
+        queue = FIFOQueue(name, QueueSpec(self._types, capacity=capacity))
+        self._pass.resources.create(DEFAULT_CONTAINER, name, queue, QueueBase)
+        self._queue = queue
         return queue
 
     async def _begin(self, queue: FIFOQueue) -> None:
@@ -98,6 +105,7 @@ class _Prefetched(DatasetIterator):
 
     async def _take(self, context: OpKernelContext) -> Element | None:
         self._is_taking = True
+        await self._turns.take()
         element = await self._source.next(context)
         self._is_taking = False
         return element
@@ -121,9 +129,10 @@ class _Prefetched(DatasetIterator):
     def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        self._task = self._queue = None
-        with suppress(errors.NotFoundError):  # the session has cleared its resources
-            self._pass.resources.delete(DEFAULT_CONTAINER, self._name, QueueBase)
+        queue, self._task, self._queue = self._queue, None, None
+        # None of its own if the session has cleared its resources.
+        if queue is not None and self._pass.resources.find(DEFAULT_CONTAINER, queue.name, QueueBase) is queue:
+            self._pass.resources.delete(DEFAULT_CONTAINER, queue.name, QueueBase)
 
 
 @kernel("PrefetchDataset", cost=0)

@@ -42,6 +42,10 @@ UNKNOWN: Final = -2
 """The cardinality of a dataset whose elements have to be counted."""
 
 
+# Bytes of an iterator, with its entry in its pass.
+_ITERATOR_BYTES: Final = 1000
+
+
 class Dataset(ABC):
     """A recipe for elements.  It never changes.
 
@@ -77,7 +81,7 @@ class Dataset(ABC):
 class DatasetIterator(ABC):
     """One pass through a dataset.  It is used by one caller at a time, on the thread of the event loop."""
 
-    __slots__ = ()
+    __slots__ = ("__weakref__",)
 
     @abstractmethod
     async def next(self, context: OpKernelContext) -> Element | None:
@@ -166,7 +170,13 @@ class Pass:
         return self.adopt(dataset.iterator(self))
 
     def adopt(self, iterator: DatasetIterator) -> DatasetIterator:
-        """Close the iterator with the pass, or by `end`; returns it."""
+        """Close the iterator with the pass, or by `end`; returns it.
+
+        Raises:
+            ResourceExhaustedError: the session's limit does not allow for one more iterator.
+        """
+        if self.kept is not None:
+            self.kept.hold(iterator, _ITERATOR_BYTES)
         self._closers[id(iterator)] = iterator.close
         return iterator
 
@@ -204,6 +214,15 @@ class Pass:
         arrays = tuple([np.asarray(component) for component in element])  # numbers without an array are not counted
         self.kept.keep(arrays)
         return arrays
+
+    def count(self, iterator: DatasetIterator, num_bytes: int) -> None:
+        """Set the bytes that count for what an iterator keeps besides elements.
+
+        Raises:
+            ResourceExhaustedError: the session's limit does not allow it.
+        """
+        if self.kept is not None:
+            self.kept.hold(iterator, _ITERATOR_BYTES + num_bytes)
 
     @contextmanager
     def expecting(self, num_bytes: int) -> Iterator[None]:
