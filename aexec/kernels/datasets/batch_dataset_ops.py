@@ -20,14 +20,45 @@ from aexec.kernels.datasets.arguments import Made, flag, integer, was_cancelled
 from aexec.queues.batching import join, join_ns
 from aexec.resources.datasets.dataset import DatasetIterator, Element, Pass, Turns, dataset_of
 
-__all__ = ["Batched", "batch_size_of", "num_batches", "plain_join"]
+__all__ = ["Batched", "batch_size_of", "joined_rows", "num_batches", "plain_join"]
 
 Join = Callable[[list[Element]], Element]
+
+# Nanoseconds to look for the bytes of one component of a row.
+_SIZE_NS = 200
 
 
 def bytes_of(rows: Sequence[Element]) -> int:
     """The bytes of a batch of these elements."""
     return sum([component.nbytes for row in rows for component in row])
+
+
+async def joined_rows(
+    context: OpKernelContext,
+    one: Pass,
+    rows: list[Element],
+    join: Join,
+    size_of: Callable[[list[Element]], int] = bytes_of,
+) -> Element:
+    """The batch of the rows, made in a thread if that takes long.
+
+    Raises:
+        ResourceExhaustedError: the session's limit does not allow it.
+    """
+
+    def size() -> int:
+        check_inline(_SIZE_NS * len(rows) * len(rows[0]))
+        return size_of(rows)
+
+    def joined() -> Element:
+        check_inline(join_ns(rows) + COPY_NS * num_bytes)
+        return join(rows)
+
+    pool = context.params.worker_pool
+    num_bytes: int = await pool.run_here_or_in_thread(size)
+    with one.expecting(num_bytes):
+        batch: Element = await pool.run_here_or_in_thread(joined)
+    return batch
 
 
 class Batched(DatasetIterator):
@@ -72,18 +103,13 @@ class Batched(DatasetIterator):
             if len(self._rows) < (self._size if self._drops_rest else 1):
                 self._rows = []
                 return None
-            with self._pass.expecting(self._size_of(self._rows)):
-                batch = await context.params.worker_pool.run_here_or_in_thread(self._joined, self._rows)
+            batch = await joined_rows(context, self._pass, self._rows, self._join, self._size_of)
         except BaseException as error:
             if not was_cancelled(context, error):
                 self._rows = []
             raise
         self._rows = []
         return batch
-
-    def _joined(self, rows: list[Element]) -> Element:
-        check_inline(join_ns(rows) + COPY_NS * self._size_of(rows))
-        return self._join(rows)
 
 
 def batch_size_of(tensor: Any, name: str = "batch_size") -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from aexec.framework.memory.tensor_buffer import memory_bytes
 from aexec.framework.shape import PartialTensorShape
 from aexec.kernels.common.variants import boxed
 from aexec.kernels.datasets.arguments import ONE_DATASET, Called, Made, flag, integer, was_cancelled
+from aexec.kernels.datasets.batch_dataset_ops import joined_rows, plain_join
 from aexec.kernels.datasets.function_dataset_ops import Call
 from aexec.kernels.datasets.source_dataset_ops import Listed
 from aexec.resources.datasets.dataset import (
@@ -45,6 +47,17 @@ def _dataset_of_elements(
 
 # Windows
 
+# The most elements that are moved before others get their turn.
+_AT_ONCE = 4096
+_POINTER_BYTES = 8
+
+
+def _dataset_of_component(
+    name: str, dtype: DType, shape: PartialTensorShape, rows: Sequence[Element], index: int
+) -> Elements:
+    """A dataset of one component of the rows."""
+    return Elements(name, (dtype,), (shape,), lambda _: Listed((row[index],) for row in rows), len(rows))
+
 
 class _Windows(DatasetIterator):
     """Datasets of `size` elements of the input, each `shift` elements after the one before, of every `stride`-th
@@ -53,12 +66,12 @@ class _Windows(DatasetIterator):
 
     __slots__ = (
         "_buffer",
+        "_drop",
         "_drops_rest",
         "_ended",
         "_pass",
         "_shift",
         "_size",
-        "_skip",
         "_source",
         "_stride",
         "_turns",
@@ -76,29 +89,45 @@ class _Windows(DatasetIterator):
         self._stride = stride
         self._drops_rest = drops_rest
         self._buffer: deque[Element] = deque()
-        self._skip = 0
+        self._drop = 0  # so many elements, of the buffer and then of the input, are before the next window
         self._ended = False
         self._turns = Turns()
 
     async def next(self, context: OpKernelContext) -> Element | None:
         target = (self._size - 1) * self._stride + 1
+        while self._drop and self._buffer:
+            for _ in range(min(self._drop, len(self._buffer), _AT_ONCE)):
+                self._buffer.popleft()
+                self._drop -= 1
+            await self._turns.take()
         while not self._ended and len(self._buffer) < target:
             element = await self._source.next(context)
             if element is None:
                 self._ended = True
-            elif self._skip:
-                self._skip -= 1
+            elif self._drop:
+                self._drop -= 1
             else:
                 self._buffer.append(self._pass.keep(element))
             await self._turns.take()
         if not self._buffer or (self._drops_rest and len(self._buffer) < target):
             return None
-        rows = list(self._buffer)[: target : self._stride]
-        for _ in range(min(self._shift, len(self._buffer))):
-            self._buffer.popleft()
-        self._skip = max(0, self._shift - target) if not self._buffer else 0
-        result: Element = self._window(rows)
+        try:
+            result: Element = await self._window(context, self._pass, await self._rows(target))
+        except BaseException as error:
+            if not was_cancelled(context, error):
+                self._drop = self._shift
+            raise
+        self._drop = self._shift
         return result
+
+    async def _rows(self, target: int) -> list[Element]:
+        number = len(self._buffer)
+        chosen = islice(self._buffer, 0, min(target, number), min(self._stride, number))
+        rows: list[Element] = []
+        while some := list(islice(chosen, max(1, _AT_ONCE // self._stride))):
+            rows += some
+            await self._turns.take()
+        return rows
 
 
 @kernel("WindowDataset", cost=0)
@@ -113,11 +142,13 @@ def window_dataset(c: OpKernelConstruction) -> Compute:
         )
         drops = flag(settings[3], "drop_remainder")
 
-        def window(rows: list[Element]) -> Element:
-            return tuple(
-                boxed(_dataset_of_elements(made.name, (dtype,), (shape,), [(row[index],) for row in rows]))
+        async def window(_: OpKernelContext, one: Pass, rows: list[Element]) -> Element:
+            datasets = [
+                _dataset_of_component(made.name, dtype, shape, rows, index)
                 for index, (dtype, shape) in enumerate(zip(source.types, source.shapes, strict=True))
-            )
+            ]
+            one.count(datasets[0], _POINTER_BYTES * len(rows))
+            return tuple([boxed(dataset) for dataset in datasets])
 
         count = _windows(source.cardinality(), size, shift, stride, drops_rest=drops)
         return made.of(
@@ -144,10 +175,12 @@ def _windows(count: int, size: int, shift: int, stride: int, *, drops_rest: bool
 @kernel("SlidingWindowDataset", "ExperimentalSlidingWindowDataset", cost=0)
 def sliding_window_dataset(c: OpKernelConstruction) -> Compute:
     """Batches of windows; the last ones, which are not full, are left out if the node says so."""
-    from aexec.kernels.datasets.batch_dataset_ops import plain_join
-
     made = Made(c)
-    joined = plain_join(made.types)
+    join = plain_join(made.types)
+
+    async def joined(context: OpKernelContext, one: Pass, rows: list[Element]) -> Element:
+        return await joined_rows(context, one, rows, join)
+
     drops = c.attrs.get("drop_remainder", True)
 
     def compute(tensor: Any, window_size: Any, window_shift: Any, window_stride: Any) -> Any:

@@ -122,7 +122,11 @@ def _checked(element: Element, types: list[Any], shapes: list[Any]) -> Any:
         raise errors.InvalidArgumentError(
             f"Number of components does not match: expected {len(types)} types but got {len(element)}."
         )
-    for index, (component, shape) in enumerate(zip(element, shapes, strict=True)):
+    for index, (component, dtype, shape) in enumerate(zip(element, types, shapes, strict=True)):
+        if component.dtype != dtype.np:  # a dataset's node promises types that may be others than its input's
+            raise errors.InvalidArgumentError(
+                f"Data type mismatch at component {index}: expected {dtype} but got {component.dtype}."
+            )
         if not shape.is_compatible_with(component.shape):
             raise errors.InvalidArgumentError(
                 f"Incompatible shapes at component {index}: expected {shape} but got {list(component.shape)}."

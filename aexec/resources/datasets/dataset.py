@@ -55,7 +55,7 @@ class Dataset(ABC):
         shapes: their shapes, as far as they are known.
     """
 
-    __slots__ = ("name", "shapes", "types")
+    __slots__ = ("__weakref__", "name", "shapes", "types")
 
     def __init__(self, name: str, types: tuple[DType, ...], shapes: tuple[PartialTensorShape, ...]) -> None:
         self.name = name
@@ -215,14 +215,14 @@ class Pass:
         self.kept.keep(arrays)
         return arrays
 
-    def count(self, iterator: DatasetIterator, num_bytes: int) -> None:
-        """Set the bytes that count for what an iterator keeps besides elements.
+    def count(self, keeper: DatasetIterator | Dataset, num_bytes: int) -> None:
+        """Set the bytes that count for what an iterator or a dataset keeps besides elements.
 
         Raises:
             ResourceExhaustedError: the session's limit does not allow it.
         """
         if self.kept is not None:
-            self.kept.hold(iterator, _ITERATOR_BYTES + num_bytes)
+            self.kept.hold(keeper, _ITERATOR_BYTES + num_bytes)
 
     @contextmanager
     def expecting(self, num_bytes: int) -> Iterator[None]:

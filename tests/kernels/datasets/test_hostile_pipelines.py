@@ -9,6 +9,7 @@ import pytest
 
 import aexec
 from aexec import errors
+from aexec.framework import dtypes
 from aexec.framework.dtypes import int64
 from aexec.framework.wire.attr_value import NameAttrList
 from tests.kernels.datasets.dataset_graphs import DatasetGraph, gate_function
@@ -18,6 +19,9 @@ from tests.support.programs.functions import function_def
 MANY = 10**15
 SAME = function_def(
     "Same(x: int64) -> y: int64", body=[("i", "Identity", ["x"], {"T": int64})], ret={"y": "i:output:0"}
+)
+COUNTED = function_def(
+    "Counted(x: variant) -> y: int64", body=[("c", "DatasetCardinality", ["x"], {})], ret={"y": "c:cardinality:0"}
 )
 LIMITED = aexec.SessionConfig(session_bytes=1 << 22)
 
@@ -138,3 +142,35 @@ async def test_new_pass_has_a_queue_of_its_own_while_the_old_one_is_in_use() -> 
         gate.open.set()
         assert await waiting == 0
         assert [await second, *[await session.run("next:0") for _ in range(8)]] == list(range(9))
+
+
+def _windows(g: DatasetGraph, size: int, shift: int) -> str:
+    settings = [g.const(f"window/{name}", number, int64) for name, number in zip("abc", (size, shift, 1), strict=True)]
+    drops = g.const("drops", True, dtypes.bool_)
+    return g.dataset("windows", "WindowDataset", g.numbers(MANY), *settings, drops, dtype=dtypes.variant)
+
+
+async def test_overlapping_windows_are_refused_by_the_memory_limit() -> None:
+    """They share their elements, but each has a list of them."""
+    g = DatasetGraph()
+    settings = [g.const(f"shuffled/{name}", number, int64) for name, number in (("a", MANY), ("b", 1), ("c", 2))]
+    windows = g.dataset("shuffled", "ShuffleDataset", _windows(g, 2000, 1), *settings, dtype=dtypes.variant)
+    config = aexec.SessionConfig(session_bytes=1 << 24)
+    g.graph_def.library.function.append(COUNTED)
+    counts = g.dataset("counts", "MapDataset", windows, f=NameAttrList("Counted"), Targuments=[])
+    async with aexec.Session(g.iterated(counts), config=config) as session:
+        await session.run([], targets=["begin"])
+        with pytest.raises(errors.ResourceExhaustedError):
+            await session.run("next:0")
+
+
+async def test_element_of_another_type_than_promised_is_refused() -> None:
+    g = DatasetGraph()
+    promised = g.dataset("taken", "TakeDataset", g.numbers(3), g.const("count", 2, int64), dtype=dtypes.float64)
+    g.dataset("iterator", "IteratorV2", dtype=dtypes.float64, shared_name=b"numbers", container=b"")
+    g("begin", "MakeIterator", promised, "iterator")
+    g.dataset("next", "IteratorGetNext", "iterator", dtype=dtypes.float64)
+    async with aexec.Session(g.graph()) as session:
+        await session.run([], targets=["begin"])
+        with pytest.raises(errors.InvalidArgumentError, match="Data type mismatch at component 0: expected"):
+            await session.run("next:0")
