@@ -226,7 +226,7 @@ class StepEnvironment(Params):
         transport: TransportFactory | None = None,
         create_rendezvous: Callable[[int], Rendezvous] | None = None,
         printer: Printer = print_text,
-        background: BackgroundTasks | None = None,
+        background: Callable[[], BackgroundTasks] | None = None,
     ) -> None:
         # Takes half the time of `super().__init__(...)` with keywords.
         Params.__init__(self, step_id or next(step_ids), loop, worker_pool, cancellation, resources, session_state)
@@ -245,7 +245,7 @@ class StepEnvironment(Params):
     @property
     def background(self) -> BackgroundTasks:
         """The session's tasks that go on between steps.  Raises InternalError if no session runs the step."""
-        return super().background if self._background is None else self._background
+        return super().background if self._background is None else self._background()
 
     def new_rendezvous(self) -> Rendezvous:
         """Makes the step's rendezvous, with the transport that brings values from other processes."""

@@ -238,7 +238,9 @@ class Session(SessionRuns):
 
     async def _close(self, containers: tuple[str, ...]) -> None:
         await self._steps.wait_for_ends()
-        await self._steps.background.close()
+        if self._steps.background is not None:
+            await self._steps.background.close()
+            self._steps.background = None  # each refers to the other
         self._partial_runs.clear()
         await self._planner.close()
         await self._pools.close()

@@ -75,7 +75,7 @@ class SessionSteps:
         cancellation: cancels all of its steps.
 
     Attributes:
-        background: the tasks of its resources that go on between steps.
+        background: the tasks of its resources that go on between steps; None before there is one.
         check_usable: as `SessionLife.check_usable`.
         in_flight: step id → the step, or the tuple of a run without one.
         runs: number of steps begun so far.
@@ -143,7 +143,7 @@ class SessionSteps:
         self._printers = Printers(f"session {life.session_id}", config.printed_bytes)
         self._costs: CostModel | None = None
         self._step_end: asyncio.Event | None = None  # set when the next step ends
-        self.background = BackgroundTasks(cancellation, self._new_environment, limits.kept_between_steps)
+        self.background: BackgroundTasks | None = None
         self.check_usable = life.check_usable
         self.in_flight: dict[int, Step | _AtOnce] = {}
         self.runs = 0
@@ -367,8 +367,14 @@ class SessionSteps:
             self._config.transport,
             self._create_rendezvous,
             Prints(MAX_PRINTS) if options is not None and options.prints else self._printers.of_step(loop),
-            self.background,
+            self._background_tasks,
         )
+
+    def _background_tasks(self) -> BackgroundTasks:
+        if self.background is None:
+            kept = self._limits.kept_between_steps
+            self.background = BackgroundTasks(self._cancellation, self._new_environment, kept)
+        return self.background
 
     def prepared(self, call: SessionCallable) -> Prepared:
         """Return the plan of a callable's step, or a future of it."""
