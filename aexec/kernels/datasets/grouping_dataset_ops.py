@@ -18,6 +18,8 @@ from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.memory.tensor_buffer import memory_bytes
 from aexec.framework.shape import PartialTensorShape
+from aexec.framework.waiting.inline_call import check_inline
+from aexec.framework.waiting.loop_budget import COPY_NS, OBJECT_NS
 from aexec.kernels.common.variants import boxed
 from aexec.kernels.datasets.arguments import ONE_DATASET, Called, Made, flag, integer, was_cancelled
 from aexec.kernels.datasets.batch_dataset_ops import joined_rows, plain_join
@@ -523,26 +525,51 @@ def directed_interleave_dataset(c: OpKernelConstruction) -> Compute:
     return compute
 
 
+class _Content:
+    """The content of an array, as a key."""
+
+    __slots__ = ("_content", "_hash")
+
+    def __init__(self, array: Any) -> None:
+        values = tuple(array.ravel().tolist()) if array.dtype.hasobject else array.tobytes()
+        self._content = array.shape, values
+        self._hash = hash(self._content)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Content) and self._hash == other._hash and self._content == other._content
+
+
+def _hashed(array: Any) -> _Content:
+    check_inline(2 * COPY_NS * array.nbytes + OBJECT_NS * (array.size if array.dtype.hasobject else 0))
+    return _Content(array)
+
+
 class _Unique(DatasetIterator):
     """The first of all equal elements."""
 
-    __slots__ = ("_bytes", "_pass", "_seen", "_source", "_turns")
+    __slots__ = ("_bytes", "_pass", "_seen", "_source", "_taken", "_turns")
 
     def __init__(self, one: Pass, source: DatasetIterator) -> None:
         self._pass = one
         self._source = source
         self._bytes = 0
+        self._taken: Element | None = None
         self._seen: set[Any] = set()
         self._turns = Turns()
 
     async def next(self, context: OpKernelContext) -> Element | None:
         while True:
-            element = await self._source.next(context)
+            if self._taken is None:
+                self._taken = await self._source.next(context)
+            element = self._taken
             if element is None:
                 return None
             (component,) = element
-            key = component.shape, component.tolist() if component.dtype.hasobject else component.tobytes()
-            key = key if not isinstance(key[1], list) else (key[0], tuple(component.ravel().tolist()))
+            key = await context.params.worker_pool.run_here_or_in_thread(_hashed, component)
+            self._taken = None
             if key not in self._seen:
                 size = _KEY_BYTES + memory_bytes(component)
                 self._pass.count(self, self._bytes + size)

@@ -81,12 +81,12 @@ class _Shuffled(DatasetIterator):
     async def next(self, context: OpKernelContext) -> Element | None:
         size = self._size
         while self._number < size and await self._fill(context):
+            if not self._number:  # epochs may be empty without end
+                self._drop_empty_epochs()
             await self._turns.take()
         if not self._number:
             return None
-        while self._slices[0][0] == self._slices[0][1]:
-            self._slices.popleft()
-            self._words = words(*self._next_seeds())
+        self._drop_empty_epochs()
         current = self._slices[0]
         first = current[0]
         chosen = (first + next(self._words) % (current[1] - first)) % size
@@ -95,6 +95,12 @@ class _Shuffled(DatasetIterator):
         del self._buffer[first % size]
         current[0] += 1
         return element
+
+    def _drop_empty_epochs(self) -> None:
+        """Go on to the first epoch that has an element in the buffer, or else to the last."""
+        while len(self._slices) > 1 and self._slices[0][0] == self._slices[0][1]:
+            self._slices.popleft()
+            self._words = words(*self._next_seeds())
 
     async def _fill(self, context: OpKernelContext) -> bool:
         """Put one more element into the buffer, or begin another epoch; False if there is none."""

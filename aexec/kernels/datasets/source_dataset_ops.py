@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from aexec.framework import errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
@@ -67,6 +69,13 @@ def range_dataset(c: OpKernelConstruction) -> Compute:
             f"A range has elements of one component, but there are {len(made.types)} types"
         )
     (dtype,) = made.types
+    if dtype.np.hasobject or dtype.np.kind == "b":
+        raise errors.InvalidArgumentError(f"Unsupported data type: {dtype}")
+
+    def converted(value: int) -> Any:  # modulo the range of a smaller type
+        return np.int64(value).astype(dtype.np)
+
+    number = np.int64 if dtype.np == np.int64 else converted
 
     def compute(start: Any, stop: Any, step: Any) -> Any:
         first, limit, delta = integer(start, "start"), integer(stop, "stop"), integer(step, "step")
@@ -74,6 +83,6 @@ def range_dataset(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError("step must be a non-zero integer.")
         count = max(0, -((first - limit) // delta))
         numbers = range(first, limit, delta)
-        return made.of(lambda _: Listed(zip(map(dtype.np.type, numbers))), count)
+        return made.of(lambda _: Listed(zip(map(number, numbers))), count)
 
     return compute

@@ -166,8 +166,17 @@ class Pass:
         self.cancellation: CancellationManager | None = None
 
     def begin(self, dataset: Dataset) -> DatasetIterator:
-        """An iterator over `dataset`, which is closed with the pass, or by `end`."""
-        return self.adopt(dataset.iterator(self))
+        """An iterator over `dataset`, which is closed with the pass, or by `end`.
+
+        Raises:
+            ResourceExhaustedError: the dataset is made of too many others, one on top of the other.
+        """
+        try:
+            return self.adopt(dataset.iterator(self))
+        except RecursionError:
+            raise errors.ResourceExhaustedError(
+                f"{dataset.name} is made of too many datasets, one on top of the other"
+            ) from None
 
     def adopt(self, iterator: DatasetIterator) -> DatasetIterator:
         """Close the iterator with the pass, or by `end`; returns it.

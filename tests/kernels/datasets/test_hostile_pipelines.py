@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 import aexec
 from aexec import errors
 from aexec.framework import dtypes
 from aexec.framework.dtypes import int64
+from aexec.framework.waiting.inline_call import NeedsThreadError
 from aexec.framework.wire.attr_value import NameAttrList
+from aexec.kernels.datasets.grouping_dataset_ops import _hashed
+from aexec.kernels.datasets.shuffle_dataset_ops import _Shuffled
 from tests.kernels.datasets.dataset_graphs import DatasetGraph, gate_function
 from tests.support import gates
 from tests.support.programs.functions import function_def
@@ -22,6 +27,11 @@ SAME = function_def(
 )
 COUNTED = function_def(
     "Counted(x: variant) -> y: int64", body=[("c", "DatasetCardinality", ["x"], {})], ret={"y": "c:cardinality:0"}
+)
+NEVER = function_def(
+    "Never(x: int64) -> y: bool",
+    body=[("n", "NotEqual", ["x", "x"], {"T": int64})],
+    ret={"y": "n:z:0"},
 )
 LIMITED = aexec.SessionConfig(session_bytes=1 << 22)
 
@@ -174,3 +184,53 @@ async def test_element_of_another_type_than_promised_is_refused() -> None:
         await session.run([], targets=["begin"])
         with pytest.raises(errors.InvalidArgumentError, match="Data type mismatch at component 0: expected"):
             await session.run("next:0")
+
+
+async def test_datasets_on_top_of_each_other_are_refused_beyond_the_stack() -> None:
+    g = DatasetGraph()
+    source = g.numbers(3)
+    for number in range(2000):
+        source = g.with_count(f"taken{number}", "TakeDataset", source, 1)
+    async with aexec.Session(g.iterated(source)) as session:
+        with pytest.raises(errors.ResourceExhaustedError, match="on top of the other"):
+            await session.run([], targets=["begin"])
+
+
+async def test_empty_epochs_of_a_shuffled_dataset_are_forgotten() -> None:
+    """Each would take memory that is counted nowhere."""
+    g = DatasetGraph()
+    settings = [
+        g.const(f"shuffled/{name}", number, int64) for name, number in zip("abcd", (9, 1, 2, MANY), strict=True)
+    ]
+    g.graph_def.library.function.append(NEVER)
+    source = g.dataset("none", "FilterDataset", g.numbers(1), predicate=NameAttrList("Never"), Targuments=[])
+    shuffled = g.dataset("shuffled", "ShuffleAndRepeatDataset", source, *settings)
+    async with aexec.Session(g.iterated(shuffled)) as session:
+        await session.run([], targets=["begin"])
+        step = session.start("next:0")
+        most = 0
+        for _ in range(30):
+            await asyncio.sleep(0)
+            most = max([most, *(len(found._slices) for found in gc.get_objects() if isinstance(found, _Shuffled))])
+        step.cancel()
+        with pytest.raises(errors.CancelledError):
+            await step
+        assert 1 <= most <= 2
+
+
+async def test_range_of_a_smaller_type_goes_on_modulo_its_size() -> None:
+    g = DatasetGraph()
+    bounds = [g.const(name, number, int64) for name, number in zip("abc", (2**40 + 258, 2**40 + 260, 1), strict=True)]
+    numbers = g.dataset("numbers", "RangeDataset", *bounds, dtype=dtypes.uint8)
+    g.dataset("iterator", "IteratorV2", dtype=dtypes.uint8, shared_name=b"numbers", container=b"")
+    g("begin", "MakeIterator", numbers, "iterator")
+    g.dataset("next", "IteratorGetNext", "iterator", dtype=dtypes.uint8)
+    async with aexec.Session(g.graph()) as session:
+        await session.run([], targets=["begin"])
+        assert [await session.run("next:0") for _ in range(2)] == [2, 3]
+
+
+async def test_large_element_is_compared_with_others_in_a_thread() -> None:
+    with pytest.raises(NeedsThreadError):
+        _hashed(np.zeros(1 << 26, np.uint8))
+    assert _hashed(np.arange(3)) == _hashed(np.arange(3)) != _hashed(np.arange(4))
