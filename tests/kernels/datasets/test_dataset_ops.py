@@ -405,3 +405,42 @@ async def test_dataset_of_other_elements_is_refused() -> None:
     async with aexec.Session(g.graph()) as session:
         with pytest.raises(errors.InvalidArgumentError, match="expected float but got int64"):
             await session.run([], targets=["begin"])
+
+
+LAST_BIT = function_def(
+    "LastBit(x: int64) -> y: int64",
+    body=[("one", "OnesLike", ["x"], {"T": int64}), ("b", "BitwiseAnd", ["x", "one:y:0"], {"T": int64})],
+    ret={"y": "b:z:0"},
+)
+TWO = function_def(
+    "Two(x: int64) -> y: int64",
+    body=[("two", "Const", [], {"dtype": int64, "value": np.int64(2)})],
+    ret={"y": "two:output:0"},
+)
+SHARDS = function_def(
+    "Shards(key: int64, group: variant) -> y: variant",
+    body=[
+        ("zero", "ZerosLike", ["key"], {"T": int64}),
+        (
+            "s",
+            "ShardDataset",
+            ["group", "key", "zero:y:0"],
+            {"output_types": [int64], "output_shapes": [SCALAR]},
+        ),
+    ],
+    ret={"y": "s:handle:0"},
+)
+
+
+async def test_group_whose_function_fails_is_left_out() -> None:
+    g = DatasetGraph()
+    roles = {"key": LAST_BIT, "reduce": SHARDS, "window_size": TWO}
+    g.graph_def.library.function.extend(roles.values())
+    attrs: dict[str, Any] = {f"{role}_func": NameAttrList(made.signature.name) for role, made in roles.items()}
+    attrs |= {f"T{role}_func_other_arguments": [] for role in roles}
+    grouped = g.dataset("grouped", "GroupByWindowDataset", g.numbers(4), **attrs)
+    async with aexec.Session(g.iterated(grouped)) as session:
+        await session.run([], targets=["begin"])
+        with pytest.raises(errors.InvalidArgumentError, match="Number of shards"):
+            await session.run("next:0")
+        assert [await session.run("next:0") for _ in range(2)] == [1, 3]
