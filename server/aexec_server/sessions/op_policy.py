@@ -23,7 +23,7 @@ __all__ = ["OpPolicy"]
 
 # fmt: off
 _FILE_OPS = frozenset((
-    "CSVDataset", "CSVDatasetV2", "CacheDataset", "CacheDatasetV2", "CalibrationStatisticsSaver",
+    "CSVDataset", "CSVDatasetV2", "CalibrationStatisticsSaver",
     "CreateSummaryDbWriter", "CreateSummaryFileWriter", "DTensorRestoreV2", "DatasetToTFRecord", "DebugIdentity",
     "DebugIdentityV2", "DebugIdentityV3", "DebugNanCount", "DebugNumericSummary", "DebugNumericSummaryV2",
     "DistributedSave", "DumpTensor", "ExperimentalCSVDataset", "ExperimentalDatasetToTFRecord",
