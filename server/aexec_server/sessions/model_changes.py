@@ -15,19 +15,19 @@ __all__ = ["CHANGES_NOTHING", "may_change_model", "what_changes_model"]
 
 _READS = """
     AccumulatorNumAccumulated BarrierIncompleteSize BarrierReadySize GetSessionTensor IsVariableInitialized
-    LookupTableExport LookupTableExportV2 LookupTableFind LookupTableFindV2 LookupTableSize LookupTableSizeV2
-    MapIncompleteSize MapPeek MapSize OrderedMapIncompleteSize OrderedMapPeek OrderedMapSize QueueIsClosed
-    QueueIsClosedV2 QueueSize QueueSizeV2 ReadVariableOp ReaderNumRecordsProduced ReaderNumRecordsProducedV2
-    ReaderNumWorkUnitsCompleted ReaderNumWorkUnitsCompletedV2 ReaderSerializeState ReaderSerializeStateV2
-    ResourceAccumulatorNumAccumulated ResourceGather ResourceGatherNd StagePeek StageSize VarIsInitializedOp
-    VariableShape _ReadVariablesOp
+    IteratorFromStringHandle IteratorFromStringHandleV2 IteratorToStringHandle LookupTableExport LookupTableExportV2
+    LookupTableFind LookupTableFindV2 LookupTableSize LookupTableSizeV2 MapIncompleteSize MapPeek MapSize
+    OrderedMapIncompleteSize OrderedMapPeek OrderedMapSize QueueIsClosed QueueIsClosedV2 QueueSize QueueSizeV2
+    ReadVariableOp ReaderNumRecordsProduced ReaderNumRecordsProducedV2 ReaderNumWorkUnitsCompleted
+    ReaderNumWorkUnitsCompletedV2 ReaderSerializeState ReaderSerializeStateV2 ResourceAccumulatorNumAccumulated
+    ResourceGather ResourceGatherNd StagePeek StageSize VarIsInitializedOp VariableShape _ReadVariablesOp
 """
 # Create a resource that the graph declares, empty, unless it exists; ops that create queues do the same.
 _MAKES = """
     AnonymousHashTable AnonymousMutableDenseHashTable AnonymousMutableHashTable AnonymousMutableHashTableOfTensors
-    Barrier ConditionalAccumulator FakeQueue HashTable HashTableV2 IdentityReader
-    IdentityReaderV2 MutableDenseHashTable MutableDenseHashTableV2 MutableHashTable MutableHashTableOfTensors
-    MutableHashTableOfTensorsV2 MutableHashTableV2 MutexV2 ResourceConditionalAccumulator
+    Barrier ConditionalAccumulator FakeQueue HashTable HashTableV2 IdentityReader IdentityReaderV2 Iterator
+    IteratorV2 MutableDenseHashTable MutableDenseHashTableV2 MutableHashTable MutableHashTableOfTensors
+    MutableHashTableOfTensorsV2 MutableHashTableV2 MutexV2 OneShotIterator ResourceConditionalAccumulator
     SparseConditionalAccumulator SummaryWriter VarHandleOp Variable VariableV2 _VarHandlesOp
 """
 # Work on resources that end with the step.
@@ -50,8 +50,10 @@ _DRAWS = """
 # Are stateful only so that they are not folded or shared; or pass on a reference; or call functions, which are checked
 # themselves.
 _PASSES_ON = """
-    Assert Case CheckNumerics CheckNumericsV2 DeepCopy Empty GuaranteeConst If Print PrintV2 RefIdentity RefSelect
-    RemoteCall StatefulPartitionedCall Timestamp While _Arg _If _Retval _While
+    Assert Case CheckNumerics CheckNumericsV2 DatasetToSingleElement DeepCopy Empty
+    ExperimentalGroupByReducerDataset ExperimentalRandomDataset GroupByReducerDataset GuaranteeConst If Print
+    PrintV2 RandomDataset RangeDataset ReduceDataset RefIdentity RefSelect RemoteCall StatefulPartitionedCall
+    TensorDataset TensorSliceDataset Timestamp While _Arg _If _Retval _While
 """
 CHANGES_NOTHING = frozenset(" ".join((_READS, _MAKES, _OF_THE_STEP, _DRAWS, _PASSES_ON)).split())
 
