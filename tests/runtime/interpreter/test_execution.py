@@ -459,7 +459,7 @@ class TestDevices:
         g.const("c", np.float32(4))
         g("n", "Sqrt", "c", device="/job:worker/task:17/device:GPU:3", T=F)
         with pytest.raises(errors.InvalidArgumentError, match="Cannot assign a device for operation"):
-            aexec.Session(g.graph())
+            await aexec.Session(g.graph())
 
     @pytest.mark.default_executor
     async def test_kernel_knows_its_device(self) -> None:

@@ -389,7 +389,7 @@ class TestDeviceFilters:
         nodes.neg("a", nodes.value("x"), at=1)
         config = aexec.SessionConfig(device_count={"CPU": 2}, device_filters=("/cpu:0",))
         with pytest.raises(errors.InvalidArgumentError, match=rf"available devices are \[ {CPU}0 \]"):
-            aexec.Session(nodes.graph(), config=config)
+            await aexec.Session(nodes.graph(), config=config)
 
     def test_malformed_filters_are_refused(self) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="Unknown attribute 'disk'"):
