@@ -454,7 +454,7 @@ class TestDevices:
                 "/job:localhost/replica:0/task:0/device:CPU:1",
             ]
 
-    def test_missing_device_is_refused(self) -> None:
+    async def test_missing_device_is_refused(self) -> None:
         g = GraphBuilder()
         g.const("c", np.float32(4))
         g("n", "Sqrt", "c", device="/job:worker/task:17/device:GPU:3", T=F)

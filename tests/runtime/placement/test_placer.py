@@ -384,7 +384,7 @@ class TestDeviceFilters:
             # Feeds enter and fetches leave on the first, which stays.
             assert [device.name for device in session.devices()] == [f"{CPU}0", f"{CPU}2"]
 
-    def test_request_for_a_hidden_device_is_refused(self) -> None:
+    async def test_request_for_a_hidden_device_is_refused(self) -> None:
         nodes = Nodes()
         nodes.neg("a", nodes.value("x"), at=1)
         config = aexec.SessionConfig(device_count={"CPU": 2}, device_filters=("/cpu:0",))
