@@ -24,8 +24,9 @@ from aexec.framework.state.resource_manager import (
     handle_from_tensor,
     make_handle_tensor,
 )
+from aexec.kernels.common.variants import boxed
 
-__all__ = ["anonymous", "find_resource", "names_of", "shared", "step_handle"]
+__all__ = ["anonymous", "delete_by_handle", "find_resource", "names_of", "shared", "step_handle"]
 
 R = TypeVar("R")
 
@@ -77,18 +78,39 @@ def shared(
     return compute
 
 
-def anonymous(c: OpKernelConstruction, kind: type[R], make: Callable[..., R]) -> Compute:
-    """The compute callable of an op that makes a new resource at each call; it is deleted with its last handle."""
+def anonymous(c: OpKernelConstruction, kind: type[R], make: Callable[..., R], *, names: bool = False) -> Compute:
+    """The compute callable of an op that makes a new resource at each call; it is deleted with its last handle.
+
+    An op with a second output gives an empty variant for it, where TensorFlow gives the deleter.
+
+    Args:
+        kind: the class by which it is looked up.
+        make: makes it from the op's inputs.
+        names: `make` is given the resource's name before the inputs.
+    """
     container = ContainerInfo.from_attrs({}, c.name).container
+    has_deleter = len(c.output_types) == 2
     c.need_context()
 
     def compute(context: OpKernelContext, *inputs: Any) -> Any:
         name = f"_Anonymous{kind.__name__}{next(_numbers)}"
-        handle = ResourceHandle(device=c.device, container=container, name=name, type_name=kind.__name__)
-        context.resources.create(container, name, make(*inputs), kind)
+        handle = ResourceHandle.of_type(kind, ContainerInfo(container, name, is_private=True), c.device)
+        context.resources.create(container, name, make(name, *inputs) if names else make(*inputs), kind)
         gone = weakref.finalize(handle, _delete, weakref.ref(context.resources), container, name, kind)
         gone.atexit = False
-        return make_handle_tensor(handle)
+        tensor = make_handle_tensor(handle)
+        return (tensor, boxed(None)) if has_deleter else tensor
+
+    return compute
+
+
+def delete_by_handle(c: OpKernelConstruction, kind: type) -> Compute:
+    """The compute callable of an op that takes a handle and a deleter, and deletes the resource of this class."""
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any, _: Any) -> None:
+        named = handle_from_tensor(handle, kind)
+        context.resources.delete(named.container, named.name, kind)
 
     return compute
 

@@ -15,7 +15,7 @@ from aexec.framework.shape import PartialTensorShape
 from aexec.kernels.common.variants import boxed
 from aexec.resources.datasets.dataset import UNKNOWN, Dataset, DatasetIterator, Element, Elements, Pass
 
-__all__ = ["ONE_DATASET", "Called", "Made", "flag", "integer", "text", "was_cancelled"]
+__all__ = ["ONE_DATASET", "Called", "Made", "flag", "instead_of_end", "integer", "text", "was_cancelled"]
 
 ONE_DATASET = (variant,)
 """The type of what a function gives that makes a dataset of each element."""
@@ -133,6 +133,17 @@ class Called:
             return await function(context, (*element, *captured))
 
         return call
+
+
+def instead_of_end(error: errors.OutOfRangeError, *, preserves: bool) -> errors.OpError | None:
+    """The error to raise for an OutOfRangeError of a function; None if it ends the dataset.
+
+    Args:
+        preserves: the dataset has as many elements as its input, so the function cannot end it.
+    """
+    if not preserves:
+        return None
+    return errors.InvalidArgumentError(f"Function invocation produced OutOfRangeError: {error.message}")
 
 
 def was_cancelled(context: OpKernelContext, error: BaseException) -> bool:

@@ -7,14 +7,8 @@ from typing import Any
 from aexec.framework import errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.state.resource_manager import (
-    ANONYMOUS_NAME,
-    ContainerInfo,
-    ResourceHandle,
-    handle_from_tensor,
-    make_handle_tensor,
-)
-from aexec.kernels.common.variants import boxed
+from aexec.framework.state.resource_manager import handle_from_tensor
+from aexec.kernels.common.handles import anonymous, delete_by_handle
 from aexec.kernels.datasets.arguments import Made, text
 from aexec.resources.datasets.dataset import Dataset, DatasetIterator, Element, Pass, dataset_of
 
@@ -93,24 +87,9 @@ def cache_dataset_of_resource(c: OpKernelConstruction) -> Compute:
 
 @kernel("AnonymousMemoryCache", "DummyMemoryCache", cost=0)
 def anonymous_memory_cache(c: OpKernelConstruction) -> Compute:
-    """A new cache at each call, which lives until it is deleted, or as long as the session."""
-    c.need_context()
-
-    def compute(context: OpKernelContext) -> Any:
-        info = ContainerInfo.from_attrs({"shared_name": ANONYMOUS_NAME.encode()}, c.name)
-        context.resources.create(info.container, info.name, MemoryCache())
-        handle = make_handle_tensor(ResourceHandle.of_type(MemoryCache, info, c.device))
-        return (handle, boxed(None)) if c.op == "AnonymousMemoryCache" else handle
-
-    return compute
+    return anonymous(c, MemoryCache, MemoryCache)
 
 
 @kernel("DeleteMemoryCache", cost=0)
 def delete_memory_cache(c: OpKernelConstruction) -> Compute:
-    c.need_context()
-
-    def compute(context: OpKernelContext, handle: Any, _: Any) -> None:
-        named = handle_from_tensor(handle, MemoryCache)
-        context.resources.delete(named.container, named.name, MemoryCache)
-
-    return compute
+    return delete_by_handle(c, MemoryCache)

@@ -14,7 +14,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
-from aexec.kernels.datasets.arguments import ONE_DATASET, Called, Made, integer, was_cancelled
+from aexec.kernels.datasets.arguments import ONE_DATASET, Called, Made, instead_of_end, integer, was_cancelled
 from aexec.resources.datasets.dataset import (
     UNKNOWN,
     DatasetIterator,
@@ -71,11 +71,8 @@ class _Mapped(_OneByOne):
         try:
             return await self.called(context, element)
         except errors.OutOfRangeError as error:
-            if self._preserves:
-                # Such an error would look like the end of the dataset.
-                raise errors.InvalidArgumentError(
-                    f"Function invocation produced OutOfRangeError: {error.message}"
-                ) from error
+            if (failed := instead_of_end(error, preserves=self._preserves)) is not None:
+                raise failed from error
             return None
 
 
@@ -181,10 +178,8 @@ class _Scanned(_OneByOne):
         try:
             results = await self.called(context, (*self._state, *element))
         except errors.OutOfRangeError as error:
-            if self._preserves:
-                raise errors.InvalidArgumentError(
-                    f"Function invocation produced OutOfRangeError: {error.message}"
-                ) from error
+            if (failed := instead_of_end(error, preserves=self._preserves)) is not None:
+                raise failed from error
             self._ended = True
             return None
         self._state, given = results[: len(self._state)], results[len(self._state) :]

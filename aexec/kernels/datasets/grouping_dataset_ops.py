@@ -91,7 +91,7 @@ class _Windows(DatasetIterator):
         self._stride = stride
         self._drops_rest = drops_rest
         self._buffer: deque[Element] = deque()
-        self._drop = 0  # so many elements, of the buffer and then of the input, are before the next window
+        self._drop = 0  # elements to skip before the next window, first of the buffer and then of the input
         self._ended = False
         self._turns = Turns()
 

@@ -14,12 +14,12 @@ from aexec.framework import errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.state.resource_manager import (
-    ANONYMOUS_NAME,
     ContainerInfo,
     ResourceHandle,
     handle_from_tensor,
     make_handle_tensor,
 )
+from aexec.kernels.common.handles import anonymous, delete_by_handle
 from aexec.kernels.common.variants import boxed
 from aexec.kernels.datasets.arguments import ONE_DATASET, Called, text
 from aexec.resources.datasets.dataset import Element, Pass, dataset_of
@@ -31,24 +31,33 @@ def _of(context: OpKernelContext, handle: Any) -> IteratorResource:
     return context.resources.lookup_handle(handle_from_tensor(handle, IteratorResource), IteratorResource)
 
 
-def _handle(c: OpKernelConstruction, info: ContainerInfo) -> Any:
-    return make_handle_tensor(ResourceHandle.of_type(IteratorResource, info, c.device))
-
-
 # Making iterators
+
+
+def _made(c: OpKernelConstruction) -> Callable[[str], IteratorResource]:
+    """A function that makes the node's iterator, given its name."""
+    types, shapes = c.attr("output_types"), c.attr("output_shapes")
+    return lambda name: IteratorResource(name, types, shapes)
+
+
+def _named(c: OpKernelConstruction) -> tuple[Callable[[OpKernelContext], IteratorResource], Any]:
+    """A function that finds the iterator with the node's name, or makes it; and the handle to it."""
+    make, info = _made(c), ContainerInfo.from_attrs(c.attrs, c.name)
+    c.need_context()
+
+    def find(context: OpKernelContext) -> IteratorResource:
+        return context.resources.lookup_or_create(info.container, info.name, IteratorResource, lambda: make(info.name))
+
+    return find, make_handle_tensor(ResourceHandle.of_type(IteratorResource, info, c.device))
 
 
 @kernel("Iterator", "IteratorV2", cost=0)
 def iterator(c: OpKernelConstruction) -> Compute:
     types, shapes = c.attr("output_types"), c.attr("output_shapes")
-    info = ContainerInfo.from_attrs(c.attrs, c.name)
-    handle = _handle(c, info)
-    c.need_context()
+    find, handle = _named(c)
 
     def compute(context: OpKernelContext) -> Any:
-        found = context.resources.lookup_or_create(
-            info.container, info.name, IteratorResource, lambda: IteratorResource(info.name, types, shapes)
-        )
+        found = find(context)
         check_compatible(types, shapes, found.types, found.shapes)
         return handle
 
@@ -57,39 +66,20 @@ def iterator(c: OpKernelConstruction) -> Compute:
 
 @kernel("AnonymousIterator", "AnonymousIteratorV2", "AnonymousIteratorV3", cost=0)
 def anonymous_iterator(c: OpKernelConstruction) -> Compute:
-    """A new iterator at each call.  It lives until DeleteIterator, or as long as the session."""
-    types, shapes = c.attr("output_types"), c.attr("output_shapes")
-    c.need_context()
-
-    def compute(context: OpKernelContext) -> Any:
-        info = ContainerInfo.from_attrs({"shared_name": ANONYMOUS_NAME.encode()}, c.name)
-        context.resources.create(info.container, info.name, IteratorResource(info.name, types, shapes))
-        handle = _handle(c, info)
-        return (handle, boxed(None)) if c.op == "AnonymousIteratorV2" else handle
-
-    return compute
+    return anonymous(c, IteratorResource, _made(c), names=True)
 
 
 @kernel("DeleteIterator", cost=0)
 def delete_iterator(c: OpKernelConstruction) -> Compute:
-    c.need_context()
-
-    def compute(context: OpKernelContext, handle: Any, _: Any) -> None:
-        named = handle_from_tensor(handle, IteratorResource)
-        context.resources.delete(named.container, named.name, IteratorResource)
-
-    return compute
+    return delete_by_handle(c, IteratorResource)
 
 
 @kernel("OneShotIterator", cost=0)
 def one_shot_iterator(c: OpKernelConstruction) -> Compute:
     """An iterator over the dataset that a function gives.  It is called within the first step; others wait for it."""
-    types, shapes = c.attr("output_types"), c.attr("output_shapes")
     factory = Called(c, "dataset_factory", ONE_DATASET).with_captured((), ())
-    info = ContainerInfo.from_attrs(c.attrs, c.name)
-    handle = _handle(c, info)
+    find, handle = _named(c)
     line = asyncio.Lock()
-    c.need_context()
 
     async def first(context: OpKernelContext, found: IteratorResource) -> Any:
         async with line:
@@ -99,9 +89,7 @@ def one_shot_iterator(c: OpKernelConstruction) -> Compute:
         return handle
 
     def compute(context: OpKernelContext) -> Any:
-        found = context.resources.lookup_or_create(
-            info.container, info.name, IteratorResource, lambda: IteratorResource(info.name, types, shapes)
-        )
+        found = find(context)
         return handle if found.has_begun else first(context, found)
 
     return compute
@@ -143,7 +131,7 @@ def _get_next(make: Callable[[Element | None, list[Any], list[Any]], Any]) -> Ca
         async def compute(context: OpKernelContext, handle: Any) -> Any:
             found = _of(context, handle)
             if checked != [found]:
-                check_compatible(types, shapes, found.types or types, found.shapes or shapes)
+                check_compatible(types, shapes, found.types, found.shapes)
                 checked[:] = [found]
             return make(await found.next(context), types, shapes)
 
@@ -218,8 +206,7 @@ def iterator_from_string_handle(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError("Could not parse string_handle as a valid ResourceHandle") from None
         handle = make_handle_tensor(ResourceHandle.from_proto(message))
         found = _of(context, handle)
-        if types:
-            check_compatible(types, shapes, found.types or types, found.shapes or shapes)
+        check_compatible(types, shapes, found.types, found.shapes)
         return handle
 
     return compute

@@ -15,7 +15,7 @@ from aexec.framework import errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.waiting.processors import num_processors
-from aexec.kernels.datasets.arguments import ONE_DATASET, Called, Made, flag, integer
+from aexec.kernels.datasets.arguments import ONE_DATASET, Called, Made, flag, instead_of_end, integer
 from aexec.kernels.datasets.batch_dataset_ops import Batched, batch_size_of, num_batches, plain_join
 from aexec.kernels.datasets.function_dataset_ops import Call, Interleaved
 from aexec.resources.datasets.dataset import UNKNOWN, DatasetIterator, Element, Pass, Turns, dataset_of
@@ -153,8 +153,7 @@ class _Ahead(DatasetIterator):
         assert place.element is not None
         outcome = await _outcome(self._call(context, place.element))
         if isinstance(outcome, errors.OutOfRangeError):
-            message = f"Function invocation produced OutOfRangeError: {outcome.message}"
-            outcome = errors.InvalidArgumentError(message) if self._preserves else None
+            outcome = instead_of_end(outcome, preserves=self._preserves)
         self._put(place, outcome)
         async with self._moved:
             self._moved.notify_all()

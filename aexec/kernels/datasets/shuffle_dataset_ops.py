@@ -11,14 +11,8 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.state.resource_manager import (
-    ANONYMOUS_NAME,
-    ContainerInfo,
-    ResourceHandle,
-    handle_from_tensor,
-    make_handle_tensor,
-)
-from aexec.kernels.common.variants import boxed
+from aexec.framework.state.resource_manager import handle_from_tensor
+from aexec.kernels.common.handles import anonymous, delete_by_handle
 from aexec.kernels.datasets.arguments import Made, flag, integer
 from aexec.resources.datasets.dataset import (
     INFINITE,
@@ -46,7 +40,6 @@ class _Shuffled(DatasetIterator):
     __slots__ = (
         "_buffer",
         "_epochs",
-        "_first",
         "_is_new",
         "_next_seeds",
         "_pass",
@@ -208,30 +201,17 @@ def shuffle_and_repeat_dataset_of_generator(c: OpKernelConstruction) -> Compute:
 
 @kernel("AnonymousSeedGenerator", "AnonymousRandomSeedGenerator", "DummySeedGenerator", cost=0)
 def anonymous_seed_generator(c: OpKernelConstruction) -> Compute:
-    """A new generator at each call, which lives until it is deleted, or as long as the session."""
-    c.need_context()
-
-    def compute(context: OpKernelContext, *arguments: Any) -> Any:
+    def make(*arguments: Any) -> SeedGenerator:
         seeds = [integer(seed, name) for seed, name in zip(arguments, ("seed", "seed2"), strict=False)] or [0, 0]
         reshuffles = len(arguments) < 3 or flag(arguments[2], "reshuffle")
-        info = ContainerInfo.from_attrs({"shared_name": ANONYMOUS_NAME.encode()}, c.name)
-        made = SeedGenerator(*chosen_seeds(*seeds), reshuffles=reshuffles)
-        context.resources.create(info.container, info.name, made)
-        handle = make_handle_tensor(ResourceHandle.of_type(SeedGenerator, info, c.device))
-        return (handle, boxed(None)) if arguments else handle
+        return SeedGenerator(*chosen_seeds(*seeds), reshuffles=reshuffles)
 
-    return compute
+    return anonymous(c, SeedGenerator, make)
 
 
 @kernel("DeleteSeedGenerator", "DeleteRandomSeedGenerator", cost=0)
 def delete_seed_generator(c: OpKernelConstruction) -> Compute:
-    c.need_context()
-
-    def compute(context: OpKernelContext, handle: Any, _: Any) -> None:
-        named = handle_from_tensor(handle, SeedGenerator)
-        context.resources.delete(named.container, named.name, SeedGenerator)
-
-    return compute
+    return delete_by_handle(c, SeedGenerator)
 
 
 class _Random(DatasetIterator):

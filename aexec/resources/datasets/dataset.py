@@ -28,7 +28,6 @@ from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.op_kernel_context import OpKernelContext
 from aexec.framework.memory.kept_memory import KeptMemory
 from aexec.framework.shape import PartialTensorShape
-from aexec.framework.waiting.cancellation import CancellationManager
 from aexec.framework.waiting.loop_budget import SLICE_SECONDS
 
 __all__ = ["INFINITE", "UNKNOWN", "Dataset", "DatasetIterator", "Element", "Elements", "Pass", "Turns", "dataset_of"]
@@ -139,7 +138,6 @@ class Pass:
         name: as given.
         resources: the session's resource manager.
         kept: counts the bytes of the elements that iterators keep, or None.
-        cancellation: cancelled when the pass is over.
     """
 
     __slots__ = (
@@ -148,7 +146,6 @@ class Pass:
         "_context",
         "_numbers",
         "_states",
-        "cancellation",
         "kept",
         "name",
         "resources",
@@ -163,7 +160,6 @@ class Pass:
         self._closers: dict[int, Callable[[], object]] = {}
         self._states: dict[int, tuple[Any, Any]] = {}
         self._numbers: dict[str, int] = {}
-        self.cancellation: CancellationManager | None = None
 
     def begin(self, dataset: Dataset) -> DatasetIterator:
         """An iterator over `dataset`, which is closed with the pass, or by `end`.
@@ -255,7 +251,6 @@ class Pass:
         """The context for what is done in the background."""
         if self._context is None:
             self._context = OpKernelContext(self._background.new_params())
-            self.cancellation = self._context.cancellation
         return self._context
 
     def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:

@@ -56,7 +56,7 @@ class IteratorResource:
 
     Args:
         name: for errors, tasks and queues.
-        types: the types that its elements must have; none for those of the first dataset.
+        types: the types that its elements must have.
         shapes: the shapes that they must be compatible with.
 
     Attributes:
@@ -64,7 +64,7 @@ class IteratorResource:
         kept: counts the bytes of the elements that it keeps, or None.
     """
 
-    def __init__(self, name: str, types: Sequence[DType] = (), shapes: Sequence[PartialTensorShape] = ()) -> None:
+    def __init__(self, name: str, types: Sequence[DType], shapes: Sequence[PartialTensorShape]) -> None:
         self.name = name
         self.types = tuple(types)
         self.shapes = tuple(shapes)
@@ -121,7 +121,7 @@ def check_compatible(
 ) -> None:
     """Raise InvalidArgumentError unless elements of the given types and shapes may be those of an iterator.
 
-    An iterator without types takes any.
+    Without wanted types, any are compatible.
     """
     if not types:
         return
