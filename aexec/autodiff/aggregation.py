@@ -71,7 +71,7 @@ def _of_one_type(integers: Sequence[Tensor]) -> list[Tensor]:
 
 
 def not_dead(gradients: Sequence[Gradient]) -> Gradient:
-    """Merge gradients of which only one is live.  The result is IndexedSlices if any of them is."""
+    """Merge gradients; only one of them is live.  The result is IndexedSlices if any of them is."""
     if not any(isinstance(grad, IndexedSlices) for grad in gradients):
         merged: Tensor = ops.merge(list(gradients))[0]
         return merged

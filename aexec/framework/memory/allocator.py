@@ -498,7 +498,7 @@ def announce_scratch(num_bytes: int) -> None:
 
 
 class ReusedScratch:
-    """Announces the scratch memory of successive parts of a call, each of which frees its memory.
+    """Announces the scratch memory of a call that works in parts.  Each part frees its memory before the next begins.
 
     It counts the most that one of them takes, until the call ends.
     """

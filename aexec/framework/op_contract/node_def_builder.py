@@ -29,7 +29,7 @@ __all__ = ["FakeInput", "NodeDefBuilder"]
 
 
 class FakeInput:
-    """An input of which only the dtype and the number of tensors matter.
+    """Stands for an input: it has a dtype and a number of tensors, but no source.
 
     Args:
         spec: a dtype for a tensor or a list of equal ones, a list of dtypes for a list of tensors, a number for N of

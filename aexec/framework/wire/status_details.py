@@ -61,7 +61,7 @@ def read_status(code: int, message: str, details: bytes | None) -> tuple[errors.
 
 
 def cut_text(text: str, most: int) -> str:
-    """A text of at most so many bytes in UTF-8, whose end says that it is cut off."""
+    """The text, cut to at most `most` bytes of UTF-8; a cut text ends with a mark that says so."""
     data = text.encode()
     if len(data) <= most:
         return text

@@ -294,7 +294,7 @@ class Node:
 
 
 class TensorOperators:
-    """Base class of tensors and of what can be used like one: has the operators, each of which adds a node."""
+    """Base class of tensors, and of objects that can be used like one.  Each of its operators adds a node."""
 
     __slots__ = ()
 

@@ -306,7 +306,7 @@ def stack_bidirectional_rnn(
     sequence_length: Any = None,
     scope: Any = None,
 ) -> tuple[list[Tensor], tuple[Any, ...], tuple[Any, ...]]:
-    """Layers of `tf.nn.static_bidirectional_rnn`, each of which takes the outputs of the one below.
+    """Layers of `tf.nn.static_bidirectional_rnn`.  Each layer takes the outputs of the one below.
 
     Returns:
         The outputs, the last states of the forward cells, and those of the backward ones.
@@ -337,7 +337,7 @@ def stack_bidirectional_dynamic_rnn(
     scope: Any = None,
     swap_memory: bool = False,
 ) -> tuple[Tensor, tuple[Any, ...], tuple[Any, ...]]:
-    """Layers of `tf.nn.bidirectional_dynamic_rnn`, each of which takes both outputs of the one below, side by side.
+    """Layers of `tf.nn.bidirectional_dynamic_rnn`.  Each layer takes both outputs of the one below, side by side.
 
     Returns:
         The outputs, the last states of the forward cells, and those of the backward ones.

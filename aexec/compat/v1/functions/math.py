@@ -1,4 +1,4 @@
-"""`tf.math`: a table of functions, most of which are in `tf`, too.
+"""`tf.math`: a table of functions.  Most of them are in `tf`, too.
 
 Next to read: `math_ops.py`.
 """

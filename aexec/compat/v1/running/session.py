@@ -79,7 +79,7 @@ def _load(variable: Any, value: Any, session: Any = None) -> Any:
 
 
 if not hasattr(Variable, "load"):
-    # All variables have it where there are sessions, whoever makes them.
+    # `load` needs a session, so it is added where sessions are, and to the variables of all modules.
     Variable.load = _load  # type: ignore[attr-defined]
 
 

@@ -35,7 +35,7 @@ _DEFAULT = 0  # in place of an operation, a saver or a writer: one is made
 
 
 class _Timer:
-    """Due at first, and then once in so many seconds; never if that is 0 or None."""
+    """Due at first, then again `seconds` after the last time; never if `seconds` is 0 or None."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds or 0.0
