@@ -26,9 +26,10 @@ from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.framework.state.ref_cell import RefCell
 from aexec.framework.state.resource_manager import ResourceManager, handle_from_tensor
 from aexec.queues import batching
-from aexec.queues.attempt_lines import UNBOUNDED, AttemptLines, deliver
+from aexec.queues.attempt_lines import UNBOUNDED, deliver
 from aexec.queues.attempts import Attempt, Close, Dequeue, Enqueue
 from aexec.queues.batching import Element, Zeros
+from aexec.queues.recorded_queue import RecordedQueue
 
 __all__ = ["Element", "QueueBase", "QueueSpec", "QueueStatistics", "lookup_queue"]
 
@@ -84,7 +85,7 @@ class QueueStatistics:
         return size, f"{self.waiting_enqueues} enqueues and {self.waiting_dequeues} dequeues waiting"
 
 
-class QueueBase(AttemptLines):
+class QueueBase(RecordedQueue):
     """The base class of all kinds of queues: two lines of waiting attempts, each served in order of arrival.
 
     Args:
@@ -121,7 +122,6 @@ class QueueBase(AttemptLines):
         self._exact_shapes = [shape.as_tuple() for shape in spec.shapes] if exact else None
         self.dropped = False
         self.kept: KeptMemory | None = None
-        self._peak = 0
 
     # A kind of queue defines these six, which may be bound methods of its container, and some of the methods below
 
@@ -355,11 +355,13 @@ class QueueBase(AttemptLines):
         return [take() for _ in range(count)]
 
     def restore_locked(self, elements: Sequence[Element]) -> None:
+        self._undone += 1
         self._dequeued -= len(elements)
         self._restore(elements)
 
     def withdraw_locked(self, element: Element) -> None:
         if self._withdraw(element):
+            self._undone += 1
             self._enqueued -= 1
 
     def close_locked(self) -> None:

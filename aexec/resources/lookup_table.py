@@ -53,6 +53,7 @@ class LookupTable:
         key_dtype, value_dtype: types.
         key_shape, value_shape: shapes of one key and of one value.
         kept: counts the bytes of the table, or None.
+        changes: number of times that entries were changed.
     """
 
     def __init__(self, key_dtype: DType, value_dtype: DType, key_shape: Shape = (), value_shape: Shape = ()) -> None:
@@ -62,6 +63,7 @@ class LookupTable:
         self.value_shape = value_shape
         self._lock = PostponingLock()
         self.kept: KeptMemory | None = None
+        self.changes = 0
         self._clear()
 
     def __len__(self) -> int:
@@ -117,6 +119,21 @@ class LookupTable:
         with self._lock:
             return self._key_array(), self._values[np.fromiter(self._row_of.values(), np.intp, len(self))]
 
+    def contents(self) -> tuple[int, Any, Any]:
+        """(`changes`, keys [n, *key_shape], values [n, *value_shape]) at one moment, for a record.
+
+        Raises NeedsThreadError on an event loop for a large table.
+        """
+        check_inline(len(self) * (_KEY_NS + COPY_NS * self._row_bytes))
+        with self._lock:
+            rows = np.fromiter(self._row_of.values(), np.intp, len(self))
+            return self.changes, self._key_array(), self._values[rows]
+
+    def fill(self, keys: Any, values: Any) -> None:
+        """Take the `contents` of another table; this one is new."""
+        with self._lock:
+            self._put(self._hashable(keys), values)
+
     @property
     def _row_bytes(self) -> int:
         return int(self._values.itemsize * prod(self.value_shape))
@@ -166,6 +183,7 @@ class LookupTable:
             self._make_room(entries)
             self._text = text
             del free[len(free) - min(len(free), len(new)) :]
+            self.changes += 1
             update_in_pieces(row_of, new.items(), _AT_ONCE)
             self._values[rows] = values
         return rows
@@ -191,6 +209,7 @@ class LookupTable:
             self._values = grown
 
     def _take_out(self, names: Iterable[Any]) -> None:
+        self.changes += 1
         if self._has_text:
             gone = [name for name in dict.fromkeys(names) if name in self._row_of]
             self._text -= _text_bytes(gone) + _text_bytes(self._values[[self._row_of[name] for name in gone]].flat)
@@ -295,6 +314,7 @@ class HashTable(LookupTable):
                 self._hold(len(filled), filled._text)
                 self._row_of, self._values, self._text = filled._row_of, filled._values, filled._text
                 self.is_initialized = True
+                self.changes += 1
                 return
             same = self._row_of.keys() == filled._row_of.keys()
         if not same or (self.find(keys, np.zeros((), self.value_dtype.np)) != values).any():
@@ -303,6 +323,10 @@ class HashTable(LookupTable):
     def replace(self, keys: Any, values: Any) -> None:
         self._check_values(keys, values)
         self.initialize(keys, values)
+
+    def fill(self, keys: Any, values: Any) -> None:
+        super().fill(keys, values)
+        self.is_initialized = True
 
     def find(self, keys: Any, default: Any) -> Any:
         if not self.is_initialized:
@@ -375,6 +399,9 @@ class DenseHashTable(MutableHashTable):
     Args:
         empty_key, deleted_key: arrays of the key's type and shape, a scalar or a vector; None for no deleted key.
 
+    Attributes:
+        reserved_keys: the keys as given.
+
     Raises:
         InvalidArgumentError: keys of higher rank, of different shapes, or equal ones.
     """
@@ -392,6 +419,7 @@ class DenseHashTable(MutableHashTable):
                 f"and {shape_text(deleted_key.shape)}"
             )
         check_inline(empty_key.size * OBJECT_NS)
+        self.reserved_keys = (empty_key,) if deleted_key is None else (empty_key, deleted_key)
         super().__init__(key_dtype, value_dtype, empty_key.shape, value_shape)
         self._reserved = {self._hashable(empty_key)[0]: "empty_key"}
         if deleted_key is not None:

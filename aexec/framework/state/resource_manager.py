@@ -51,6 +51,8 @@ DEFAULT_CONTAINER = "localhost"
 # A shared_name of this value asks for a resource that no other node can name.
 ANONYMOUS_NAME = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
 _STEP_CONTAINER = "__per_step_"
+# Names of resources that are gone with their last handle begin so.
+_ANONYMOUS = "_Anonymous"
 _CONTAINER_SYNTAX = re.compile(r"[A-Za-z0-9.][A-Za-z0-9./-]*", re.ASCII)
 _PRIVATE = re.compile(r"_[0-9]+_(.+)", re.ASCII | re.DOTALL)
 _private_numbers = itertools.count()
@@ -270,9 +272,11 @@ class ResourceManager:
         self.device = device
         self.kept = kept
         # Lookups read without the lock, since single dict operations are atomic.  A container in the table is never
-        # empty, # and is changed only with the lock held.
+        # empty, and is changed only with the lock held.
         self._lock = threading.RLock()
         self._containers: dict[str, dict[Key, Any]] = {}
+        # The names of private resources from records, by (container, class, node), until the node asks for its own.
+        self._adopted: dict[tuple[str, type, str], str] = {}
 
     @property
     def containers(self) -> list[str]:
@@ -317,6 +321,14 @@ class ResourceManager:
                 if key[0] is resource_type and (resource := table.get(key)) is not None:
                     yield container, key[1], resource
 
+    def lasting(self) -> Iterator[tuple[str, type, str, Any]]:
+        """(container, class, name, resource) of all resources that outlive a step, those without a name left out."""
+        for container, table in list(self._containers.items()):
+            if not container.startswith(_STEP_CONTAINER):
+                for (resource_type, name), resource in list(table.items()):
+                    if not name.startswith(_ANONYMOUS):
+                        yield container, resource_type, name, resource
+
     def lookup(self, container: str, name: str, resource_type: type[R]) -> R:
         """A resource.
 
@@ -355,9 +367,35 @@ class ResourceManager:
         if found is None:
             with self._lock:
                 found = self.find(container, name, resource_type)
+                if found is None and self._adopted:
+                    found = self._take_over(container, name, resource_type)
                 if found is None:
                     found = make()
                     self.create(container, name, found, resource_type)
+        return found
+
+    def adopt(self, container: str, name: str, resource: Any, resource_type: type) -> None:
+        """Add a resource that was made from a record of another process's.
+
+        The private resource of a node gets a new name, and belongs to the node of its name here.
+
+        Raises:
+            AlreadyExistsError: there is a resource of this name and type.
+        """
+        node = node_of_private(name)
+        if node is not None:
+            name = f"_{next(_private_numbers)}_{node}"
+            self._adopted[container, resource_type, node] = name
+        self.create(container, name, resource, resource_type)
+
+    def _take_over(self, container: str, name: str, resource_type: type[R]) -> R | None:
+        """The adopted resource of the node whose private name this is, from now on under this name; or None."""
+        node = node_of_private(name)
+        known = None if node is None else self._adopted.pop((container, resource_type, node), None)
+        table = self._containers.get(container, {})
+        found: R | None = None if known is None else table.pop((resource_type, known), None)
+        if found is not None:
+            table[resource_type, name] = found
         return found
 
     def delete(self, container: str, name: str, resource_type: type) -> None:

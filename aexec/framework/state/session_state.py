@@ -7,7 +7,6 @@ dropped with the step.
 
 from __future__ import annotations
 
-import itertools
 import math
 import threading
 from collections.abc import Iterable, Mapping
@@ -69,6 +68,9 @@ class SessionState:
     Args:
         limit: the most bytes of all of them; None for no limit.
         account: the session's account; None if its memory is not limited.
+
+    Attributes:
+        changes: number of times that tensors were added or deleted, or a number was given out.
     """
 
     def __init__(self, limit: int | None = None, account: MemoryAccount | None = None) -> None:
@@ -77,8 +79,9 @@ class SessionState:
         self._lock = threading.Lock()
         self._tensors: dict[str, Any] = {}
         self._sizes: dict[str, int] = {}
-        self._ids = itertools.count()
+        self._next_id = 0
         self._bytes = self._on_devices = 0
+        self.changes = 0
 
     @property
     def has_device_tensors(self) -> bool:
@@ -92,7 +95,19 @@ class SessionState:
 
     def get_new_id(self) -> int:
         """A number that no other tensor of the session has: 0, 1, 2, …"""
-        return next(self._ids)
+        with self._lock:
+            number, self._next_id = self._next_id, self._next_id + 1
+            self.changes += 1
+            return number
+
+    @property
+    def next_id(self) -> int:
+        """The number that `get_new_id` returns next."""
+        return self._next_id
+
+    def begin_ids_at(self, number: int) -> None:
+        """Continue the numbers of another process's session; no number has been given out yet."""
+        self._next_id = number
 
     def get_tensor(self, handle: str) -> Any:
         """A tensor, read-only, or its `DeviceTensor`.  Raises InvalidArgumentError for an unknown handle."""
@@ -139,6 +154,7 @@ class SessionState:
             self._sizes.update({handle: size.num_bytes for handle, size in sizes.items()})
             self._bytes += added
             self._on_devices += len(tensors) - len(on_host)
+            self.changes += 1
 
     def delete_tensor(self, handle: str) -> None:
         """Delete a tensor.  Raises InvalidArgumentError for an unknown handle."""
@@ -149,6 +165,7 @@ class SessionState:
                     f"Failed to delete a tensor with handle '{handle}' in the session store."
                 )
             self._bytes -= self._sizes.pop(handle)
+            self.changes += 1
             self._on_devices -= type(tensor) is DeviceTensor
 
     def tensors(self) -> dict[str, Any]:
@@ -162,6 +179,7 @@ class SessionState:
             self._tensors.clear()
             self._sizes.clear()
             self._bytes = self._on_devices = 0
+            self.changes += 1
 
     def __repr__(self) -> str:
         return f"<SessionState {len(self._tensors)} tensors, {self._bytes} bytes>"

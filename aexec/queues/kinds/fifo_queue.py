@@ -27,6 +27,9 @@ class FIFOQueue(QueueBase):
         self._clear = self._elements.clear
         self._take = self._elements.popleft
 
+    def _ordered(self) -> list[Element]:
+        return list(self._elements)
+
     def _restore(self, elements: Sequence[Element]) -> None:
         self._elements.extendleft(reversed(elements))
 

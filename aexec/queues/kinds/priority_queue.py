@@ -52,6 +52,9 @@ class PriorityQueue(QueueBase):
     def _take(self) -> Element:
         return heapq.heappop(self._heap)[2]
 
+    def _ordered(self) -> list[Element]:
+        return [element for _, _, element in sorted(self._heap, key=lambda entry: entry[:2])]
+
     def _restore(self, elements: Sequence[Element]) -> None:
         for element in reversed(elements):
             self._restored -= 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aexec.framework import errors
 from aexec.numerics.philox import Philox
@@ -12,8 +12,9 @@ from aexec.queues.queue_registry import register_queue_kind
 
 __all__ = ["RandomShuffleQueue"]
 
-# Blocks of four random words drawn at once.
+# Blocks of random words drawn at once, and the words of a block.
 _BLOCKS = 16
+_WORDS = 4
 
 
 @register_queue_kind
@@ -37,6 +38,7 @@ class RandomShuffleQueue(QueueBase):
         seed, seed2 = spec.seed, spec.seed2
         if seed == 0 and seed2 == 0:
             seed, seed2 = (int.from_bytes(os.urandom(8), "little") for _ in range(2))
+        self._seeds = seed, seed2
         self._generator = Philox.from_seeds(seed, seed2)
         self._blocks = 0
         self._words: list[int] = []
@@ -65,6 +67,21 @@ class RandomShuffleQueue(QueueBase):
             self._words = words[::-1].tolist()
             self._blocks += _BLOCKS
         return self._words.pop()
+
+    def _ordered(self) -> list[Element]:
+        return list(self._elements)
+
+    def _order_facts(self) -> dict[str, int]:
+        seed, seed2 = self._seeds
+        return {"seed": seed, "seed2": seed2, "drawn": self._blocks * _WORDS - len(self._words)}
+
+    def _take_order(self, order: Mapping[str, int]) -> None:
+        self._seeds = order["seed"], order["seed2"]
+        self._generator = Philox.from_seeds(*self._seeds)
+        calls, used = divmod(order["drawn"], _BLOCKS * _WORDS)
+        self._blocks, self._words = calls * _BLOCKS, []
+        for _ in range(used):
+            self._next_word()
 
     def _restore(self, elements: Sequence[Element]) -> None:
         self._elements.extend(elements)
