@@ -15,6 +15,7 @@ from aexec_server.core.server_state import SERVER, Server
 from aexec_server.handlers import (
     graph_nodes,
     health,
+    live_events,
     metrics_page,
     partial_runs,
     queue_calls,
@@ -91,6 +92,7 @@ def _routes(server: Server, run_handlers: runs.RunHandlers) -> list[Route]:
         *health.routes(server),
         *metrics_page.routes(server),
         *status.routes(server),
+        *live_events.routes(server, run_handlers.in_flight),
         *console.routes(),
     ]
     return [*calls, *documentation.routes(calls)]
@@ -107,6 +109,8 @@ async def _open_sessions(app: web.Application) -> AsyncIterator[None]:
         asyncio.create_task(server.repository.watch(), name="watch models"),
         asyncio.create_task(watch_lag(server.metrics.lag_seconds, in_host=in_host), name="watch the event loop"),
     ]
+    if not in_host:
+        tasks.append(asyncio.create_task(server.history.watch(), name="keep figures of the last hour"))
     yield
     server.draining = True
     for task in tasks:

@@ -26,6 +26,7 @@ from aexec_server.sessions.queue_sizes import QueueSizes
 from aexec_server.sessions.store import HostedSession, SessionStore
 from aexec_server.settings.server_config import ServerConfig
 from aexec_server.watching.activity import Activity, OtherProcesses
+from aexec_server.watching.figure_history import FigureHistory
 from aexec_server.watching.metrics import CancelCause, Metrics, Snapshot
 
 __all__ = ["SERVER", "Server"]
@@ -58,6 +59,7 @@ class Server:
         spans: makes spans of requests and runs; None for no spans.
         all_metrics: adds the metrics of all processes to those of this one.
         queue_sizes: the numbers of elements of queues, for the metrics.
+        history: the figures of all processes in the last hour; empty in a session host.
         activity: the errors that this process has answered with.
         began: when it began, by the configuration's clock.
         tensor_bytes_limit: the bytes that tensors may take in this process and those behind it; None for no limit, and
@@ -73,7 +75,12 @@ class Server:
         self.door = AnswerDoor(config, self.sessions.memory)
         self.metrics = Metrics()
         self.queue_sizes = QueueSizes(self.sessions, self.in_background)
-        self.models = ModelRegistry(config, self.sessions, lambda model: self.metrics.batch_halvings.add((model,)))
+        self.models = ModelRegistry(
+            config,
+            self.sessions,
+            lambda model: self.metrics.batch_halvings.add((model,)),
+            self.metrics.batch_rows.observe,
+        )
         self.uploads = ModelUploads()
         self.repository = ModelRepository(config, self.models)
         self.body_budget = BodyBudget(config)
@@ -88,6 +95,7 @@ class Server:
         self.ready_elsewhere: Callable[[], bool] = lambda: True
         self.spans = Spans() if config.otel else None
         self.all_metrics: Callable[[Snapshot], Snapshot] = lambda own: own
+        self.history = FigureHistory(lambda: self.all_metrics(self.snapshot()))
         for shares in (
             self.admission.shares,
             self.door.shares,

@@ -11,7 +11,7 @@ from aiohttp import web
 
 import aexec
 from aexec import errors, proto
-from aexec.hosting import OnCancel, datatype_of, run_in_thread, summarize
+from aexec.hosting import NameAttrList, OnCancel, datatype_of, run_in_thread, summarize
 from aexec_server.clients.callers import Scope
 from aexec_server.core.routes import Route
 from aexec_server.core.server_state import Server
@@ -82,7 +82,14 @@ def _node(node: Any, *, with_attrs: bool) -> dict[str, Any]:
             for output in node.outputs
         ],
     }
-    return described | ({"attrs": _texts(node.attrs)} if with_attrs else {})
+    return described | _calls(node.attrs) | ({"attrs": _texts(node.attrs)} if with_attrs else {})
+
+
+def _calls(attrs: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return `{"calls": names}` with the functions that a node's attrs name; {} if there are none."""
+    values = chain.from_iterable(value if isinstance(value, list | tuple) else (value,) for value in attrs.values())
+    names = {value.name: None for value in values if isinstance(value, NameAttrList)}
+    return {"calls": list(names)} if names else {}
 
 
 def _function_nodes(definition: proto.FunctionDef, *, with_attrs: bool) -> Iterator[dict[str, Any]]:

@@ -31,7 +31,16 @@ from aexec_server.requests.tensor_bodies import TensorBody, TensorMessage, check
 from aexec_server.requests.tensors import size_of, write_ns
 from aexec_server.sessions.store import HostedSession
 
-__all__ = ["check_count", "component_names", "not_put", "not_taken", "queue_pieces", "routes", "within"]
+__all__ = [
+    "check_count",
+    "component_names",
+    "described_queues",
+    "not_put",
+    "not_taken",
+    "queue_pieces",
+    "routes",
+    "within",
+]
 
 _ENQUEUE_FIELDS = frozenset({"components", "many", "timeout_in_ms"})
 _DEQUEUE_FIELDS = frozenset({"count", "up_to", "timeout_in_ms", "parameters"})
@@ -168,7 +177,12 @@ def not_taken(name: str) -> str:
 
 def queue_pieces(hosted: HostedSession) -> Iterator[str]:
     """The list of a session's queues as JSON, in pieces."""
-    return value_pieces({"queues": (_describe(name, queue.statistics()) for name, queue in each_queue(hosted.session))})
+    return value_pieces({"queues": described_queues(hosted)})
+
+
+def described_queues(hosted: HostedSession) -> Iterator[dict[str, Any]]:
+    """Describe a session's queues, one by one."""
+    return (_describe(name, queue.statistics()) for name, queue in each_queue(hosted.session))
 
 
 def component_names(name: str, queue: Queue) -> list[str]:

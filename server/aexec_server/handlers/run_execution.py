@@ -27,6 +27,7 @@ from aexec_server.requests.run_response import (
     metadata_ns,
 )
 from aexec_server.requests.run_table import Run, StartedRun
+from aexec_server.requests.run_traces import Phases
 from aexec_server.requests.served_call import ServedCall
 from aexec_server.requests.tensors import arrays_of_their_own, size_of
 from aexec_server.sessions.store import HostedSession
@@ -59,15 +60,18 @@ class RunExecution:
         begun = run.begun or await self._begin(hosted, run, asked, size, arrival)
         run.has_begun = True
         values, step, stream = begun.values, begun.step, begun.stream
-        metadata = None
+        metadata, phases = None, None
         if step is not None and begun.rest is not None:  # otherwise it was over at once
             run.begin(step)
+            if asked.trace:
+                phases = _phases_before(run, arrival)
             try:
                 values = await begun.rest
             finally:
                 metadata = step.metadata
-                if asked.trace and metadata is not None:
-                    hosted.runs.traces.add(run.key, metadata)
+                if phases is not None and metadata is not None:
+                    phases.running = _since(arrival, phases)
+                    hosted.runs.traces.add(run.key, metadata, phases)
         if metadata is not None and metadata.step_stats is not None:
             self.journal.count_kernels(metadata.step_stats)
             if begun.sampled:
@@ -83,9 +87,12 @@ class RunExecution:
         nanoseconds = answer_ns(asked, values)
         if metadata is not None:
             nanoseconds += metadata_ns(metadata)
-        return await bodies.beside(
+        answer = await bodies.beside(
             nanoseconds, write, run.id, asked, begun.served, values, metadata, deadline=run.deadline
         )
+        if phases is not None:
+            phases.encoding = _since(arrival, phases)
+        return answer
 
     async def _begin(self, hosted: HostedSession, run: Run, asked: RunRequest, size: int, arrival: float) -> StartedRun:
         """Begin a run once it has a slot or a place in a batch."""
@@ -179,6 +186,19 @@ class RunExecution:
         """Return the earliest of these deadlines and of the server's maximum; None for no deadline."""
         seconds = min((one for one in (*timeouts, self.config.max_timeout) if one is not None), default=None)
         return None if seconds is None else arrival + seconds
+
+
+def _phases_before(run: Run, arrival: float) -> Phases:
+    """Return the phases of a run whose step begins now."""
+    phases = Phases(0.0 if run.ready is None else max(0.0, run.ready - arrival), run.queued)
+    phases.preparing = _since(arrival, phases)
+    return phases
+
+
+def _since(arrival: float, phases: Phases) -> float:
+    """Return the seconds since the last of the phases, which follow each other from the arrival on."""
+    known = phases.receiving + phases.in_line + phases.preparing + phases.running
+    return max(0.0, time.monotonic() - arrival - known)
 
 
 def _level(run: Run, asked: RunRequest) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from aexec_server.http.json_text import value_pieces
 from aexec_server.requests.run_events import media_of_events, write_events
 from aexec_server.requests.run_stream import RunStream
 from aexec_server.requests.run_table import Run, check_run_id, run_key
+from aexec_server.requests.run_traces import Phases
 from aexec_server.sessions.store import HostedSession
 
 __all__ = ["RunsInFlight", "cancel_run", "routes"]
@@ -72,13 +74,21 @@ class RunsInFlight:
 
     def pieces(self, hosted: HostedSession, caller: Caller) -> Iterator[str]:
         """The list of the runs that a caller may see, as JSON in pieces."""
-        return value_pieces({"runs": map(self.describe, hosted.runs.of(_seen(hosted, caller)))})
+        return value_pieces({"runs": map(self.describe, self.seen_runs(hosted, caller))})
+
+    def seen_runs(self, hosted: HostedSession, caller: Caller) -> Sequence[Run]:
+        """The runs in flight of a session that a caller may see, oldest first."""
+        return hosted.runs.of(_seen(hosted, caller))
 
     async def get(self, request: web.Request) -> web.Response:
         """GET …/runs/{run}: a run in flight."""
         with self.server.session_of(request).in_use() as hosted:
             run = self._in_flight(request, hosted)
-            return bodies.json_response(self.describe(run) | {"waits_for": _waits_for(run)})
+            return bodies.json_response(self.describe_fully(run))
+
+    def describe_fully(self, run: Run) -> dict[str, Any]:
+        """Describe a run in flight, with what its nodes do and wait for."""
+        return self.describe(run) | {"waits_for": _waits_for(run)}
 
     def _in_flight(self, request: web.Request, hosted: HostedSession) -> Run:
         run_id = request.match_info["run"]
@@ -101,13 +111,13 @@ class RunsInFlight:
         """GET …/runs/{run}/trace: the trace in Chrome's format."""
         with self.server.session_of(request).in_use() as hosted:
             run_id = request.match_info["run"]
-            metadata = hosted.runs.traces.find(run_key(hosted.runs_owner(request[CALLER]), run_id))
-            if metadata is None:
+            traced = hosted.runs.traces.find(run_key(hosted.runs_owner(request[CALLER]), run_id))
+            if traced is None:
                 raise errors.NotFoundError(
                     f"There is no trace of run '{run_id[:80]}': it has not ended, was not traced, or is forgotten"
                 )
             door = self.server.door
-            return await door.send(request, _trace_parts(metadata, door.holding), "application/json; charset=utf-8")
+            return await door.send(request, _trace_parts(*traced, door.holding), "application/json; charset=utf-8")
 
     def describe(self, run: Run) -> dict[str, Any]:
         """Describe a run in flight for clients."""
@@ -165,10 +175,11 @@ def _seen(hosted: HostedSession, caller: Caller) -> str | None:
     return None if caller.is_admin else hosted.runs_owner(caller)
 
 
-def _trace_parts(metadata: aexec.RunMetadata, holding: Holding) -> Iterator[str]:
+def _trace_parts(metadata: aexec.RunMetadata, phases: Phases, holding: Holding) -> Iterator[str]:
     assert metadata.step_stats is not None
+    seconds = {name: round(value, 6) for name, value in asdict(phases).items()}
     with holding(_TRACE_COPIES * metadata.step_stats.ByteSize()):
-        yield from value_pieces(metadata.chrome_trace())
+        yield from value_pieces(metadata.chrome_trace() | {"phases": seconds})
 
 
 def _waits_for(run: Run) -> list[str]:

@@ -30,7 +30,7 @@ from aexec_server.sessions.signatures import describe_signatures, signatures_ns
 from aexec_server.sessions.store import HostedSession, NewSession
 from aexec_server.settings.message_scan import MessageLimits
 
-__all__ = ["check_handle", "routes", "session_pieces"]
+__all__ = ["check_handle", "describe_session", "listed_sessions", "routes", "session_pieces"]
 
 M = TypeVar("M", bound=Message)
 
@@ -228,11 +228,10 @@ class _Handlers:
 
         Without tokens the handle of a client's session is a secret, so such sessions are not listed.
         """
-        caller = request[CALLER]
-        told = [h for h in self.sessions if h.listed or (caller.name and h.owner is not None and caller.sees(h.owner))]
+        told = listed_sessions(self.server, request[CALLER])
         elsewhere = self.server.sessions_elsewhere
         others = [] if elsewhere is None or request.method == METH_HEAD else await elsewhere(request)
-        described = itertools.chain((_describe(hosted, caller) for hosted in told), others)
+        described = itertools.chain(told, others)
         return await self.server.door.send(request, value_pieces({"sessions": described}), bodies.JSON, in_thread=False)
 
     async def get(self, request: web.Request) -> web.StreamResponse:
@@ -277,16 +276,24 @@ def _graph_form(accepted: Iterable[str]) -> tuple[GraphForm, str]:
     return GraphForm.JSON, "application/json; charset=utf-8"
 
 
+def listed_sessions(server: Server, caller: Caller) -> Iterator[dict[str, Any]]:
+    """Describe the sessions of this process that a caller is told of: the server's own, and those of its token."""
+    for hosted in server.sessions:
+        if hosted.listed or (caller.name and hosted.owner is not None and caller.sees(hosted.owner)):
+            yield describe_session(hosted, caller)
+
+
 def session_pieces(hosted: HostedSession, caller: Caller) -> Iterator[str]:
     """A session's description for a caller, with its signatures, as JSON in pieces."""
-    return _with_signatures(_describe(hosted, caller), hosted.session)
+    return _with_signatures(describe_session(hosted, caller), hosted.session)
 
 
 def _with_signatures(description: dict[str, Any], session: aexec.Session) -> Iterator[str]:
     yield from value_pieces(description | describe_signatures(session))
 
 
-def _describe(hosted: HostedSession, caller: Caller) -> dict[str, Any]:
+def describe_session(hosted: HostedSession, caller: Caller) -> dict[str, Any]:
+    """Describe a session for a caller, without its signatures."""
     statistics = hosted.session.statistics()
     owner = {"owner": hosted.owner} if hosted.owner and caller.is_admin else {}
     return owner | {

@@ -1,20 +1,22 @@
-"""`/v1/status`: sessions, runs, memory and the latest errors of all the server's processes together."""
+"""`/v1/status`: sessions, runs, memory and the latest errors of all the server's processes, and their history."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from aiohttp import web
 
 import aexec
-from aexec_server.clients.callers import CALLER, Scope
+from aexec_server.clients.callers import CALLER, Caller, Scope
 from aexec_server.core.routes import Route
 from aexec_server.core.server_state import Server
-from aexec_server.http.bodies import json_response
+from aexec_server.http.bodies import JSON, json_response
+from aexec_server.http.json_text import value_pieces
 
-__all__ = ["LASTING", "process_status", "routes"]
+__all__ = ["LASTING", "describe_status", "process_status", "routes"]
 
 _KEPT = 50
 # Numbers added up over processes; `LASTING` ones count since the process started.
@@ -25,12 +27,19 @@ _NAMED = 100
 
 
 def routes(server: Server) -> list[Route]:
-    """Return the route `/v1/status`."""
+    """Return the routes `/v1/status` and `/v1/status/history`."""
 
     async def status(request: web.Request) -> web.Response:
-        return json_response(_status(server, named=bool(request[CALLER].name)))
+        return json_response(describe_status(server, request[CALLER]))
 
-    return [Route("GET", "/v1/status", status, "The state of the server", None, "Status", scope=Scope.ADMIN)]
+    async def history(request: web.Request) -> web.StreamResponse:
+        return await server.door.send(request, value_pieces(server.history.describe()), JSON)
+
+    call = partial(Route, scope=Scope.ADMIN)
+    return [
+        call("GET", "/v1/status", status, "The state of the server", None, "Status"),
+        call("GET", "/v1/status/history", history, "The server's figures of the last hour", None, "History"),
+    ]
 
 
 def process_status(server: Server) -> dict[str, Any]:
@@ -44,12 +53,14 @@ def process_status(server: Server) -> dict[str, Any]:
     }
 
 
-def _status(server: Server, *, named: bool) -> dict[str, Any]:
+def describe_status(server: Server, caller: Caller) -> dict[str, Any]:
     """Return the status of all processes; hosts report theirs a few times a second.
 
     Args:
-        named: True to report paths, nodes and ops of errors, which may contain names that clients chose.
+        caller: who asks.  One without a token is not told paths, nodes and ops of errors, which may contain names that
+            clients chose.
     """
+    named = bool(caller.name)
     here = process_status(server)
     others = server.others()
     parts = [here, *others.hosts.values(), others.ended]

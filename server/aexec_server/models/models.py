@@ -202,6 +202,7 @@ class ModelRegistry:
         config: the server's configuration.
         sessions: the store that holds the models' sessions.
         on_halved: called with the model's name when a batch has failed and is retried in halves.
+        on_batch: called with the number of rows of each batch that was run.
     """
 
     def __init__(
@@ -209,8 +210,10 @@ class ModelRegistry:
         config: ServerConfig,
         sessions: SessionStore,
         on_halved: Callable[[str], object] = lambda model: None,
+        on_batch: Callable[[int], object] = lambda rows: None,
     ) -> None:
         self._on_halved = on_halved
+        self._on_batch = on_batch
         self._config = config
         self._sessions = sessions
         self._models: dict[str, Model] = {}
@@ -355,7 +358,8 @@ class ModelRegistry:
             hosted.model = model.name
             if model.source.batching is not None:
                 on_halved = partial(self._on_halved, model.name)
-                hosted.batch = partial(_batched, model.source.batching, version.statistics, on_halved)
+                on_batch = partial(_count_batch, version.statistics, self._on_batch)
+                hosted.batch = partial(_batched, model.source.batching, version.statistics, on_batch, on_halved)
             hosted.keeps_clients_nodes = self._config.delegates is None
             await _warm_up(hosted, version)
         except BaseException:
@@ -441,9 +445,15 @@ async def _unchanged(version: ModelVersion) -> bool:
     return await run_in_thread(fingerprint, version.source, on_cancel=OnCancel.ABANDON) == version.fingerprint
 
 
+def _count_batch(statistics: ModelStatistics, on_batch: Callable[[int], object], rows: int, ns: int) -> None:
+    statistics.count_batch(rows, ns)
+    on_batch(rows)
+
+
 def _batched(
     batching: Batching,
     statistics: ModelStatistics,
+    on_batch: Callable[[int, int], object],
     on_halved: Callable[[], object],
     call: aexec.SessionCallable,
     changes_state: bool,
@@ -455,7 +465,7 @@ def _batched(
         batching.max_delay,
         max_running=batching.max_running,
         sizes=batching.sizes,
-        on_batch=statistics.count_batch,
+        on_batch=on_batch,
         retries=not changes_state,
         on_halved=on_halved,
     )

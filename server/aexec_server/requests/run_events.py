@@ -25,10 +25,10 @@ from aexec_server.requests import tensors
 from aexec_server.requests.run_stream import Event, Output, RunStream
 from aexec_server.requests.run_table import Run
 
-__all__ = ["as_they_come", "media_of_events", "write_events"]
+__all__ = ["EVENT_HEADERS", "as_they_come", "framed", "media_of_events", "write_events"]
 
 _LAST_ID = istr("Last-Event-ID")
-_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+EVENT_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 # Text written before and after an output's object, whose opening brace the text before includes.
 Around = tuple[str, str]
 _NOTHING: Around = ("", "")
@@ -78,7 +78,7 @@ async def write_events(
     that does not read at all is cut off.
     """
     style = json_style(request)
-    response = web.StreamResponse(headers={**_HEADERS, "Content-Type": media, "Aexec-Run-Id": run.id})
+    response = web.StreamResponse(headers={**EVENT_HEADERS, "Content-Type": media, "Aexec-Run-Id": run.id})
     if request.method == METH_HEAD:
         return response
     last = request.headers.get(_LAST_ID, "")
@@ -91,7 +91,7 @@ async def write_events(
             parts = chain([head, around[0]], _output_parts(event.what, stream.as_list, style), [around[1], tail])
             await door.write(response, request, parts, nanoseconds=tensors.write_ns(event.what.value, binary=False))
         else:
-            text = _framed(media, event.kind, number, _text(event, run, request))
+            text = framed(media, event.kind, number, _text(event, run, request))
             await door.write(response, request, [text], nanoseconds=0)
     await response.write_eof()
     return response
@@ -126,7 +126,14 @@ def _frame_of_output(media: str, number: int) -> tuple[str, str]:
     return f"id: {number}\nevent: output\ndata: {{", "\n\n"
 
 
-def _framed(media: str, kind: str, number: int, text: str) -> str:
+def framed(media: str, kind: str, number: int, text: str) -> str:
+    """Return an event as a client gets it: server-sent, or as a line.
+
+    Args:
+        kind: its name.
+        number: its id.
+        text: its JSON object.
+    """
     if media == NDJSON:
         rest = text[1:] if text == "{}" else f",{text[1:]}"
         return f'{{"event":"{kind}"{rest}\n'

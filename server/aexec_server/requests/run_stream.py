@@ -18,7 +18,7 @@ from aexec_server.requests.run_table import Run
 from aexec_server.requests.served_call import AnswerForm
 from aexec_server.requests.tensors import size_of
 
-__all__ = ["Event", "Output", "RunStream"]
+__all__ = ["PING_SECONDS", "Event", "Output", "RunStream"]
 
 PROGRESS_SECONDS = 1.0
 PING_SECONDS = 15.0

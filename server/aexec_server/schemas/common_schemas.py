@@ -104,6 +104,21 @@ _FIGURES = {
     "tensor_bytes": told(INTEGER, "Bytes of memory of tensors"),
 }
 
+_PERCENTILES = nullable(record(p50=NUMBER, p95=NUMBER, p99=NUMBER))
+_POINT = record(
+    time=told(NUMBER, "Seconds since 1970"),
+    seconds=told(NUMBER, "Seconds since the point before it"),
+    codes=told(mapping(NUMBER), "Number of runs that ended since then, by canonical code"),
+    latency=told(_PERCENTILES, "Seconds from a run's request to its answer; null: no runs"),
+    in_line=told(_PERCENTILES, "Seconds that runs waited in line"),
+    lag=told(_PERCENTILES, "Seconds by which the event loop was late"),
+    batches=told(nullable(record(count=NUMBER, rows=NUMBER)), "Number of batches, and mean number of their rows"),
+    runs_in_flight=NUMBER,
+    runs_waiting=NUMBER,
+    memory=told(mapping(NUMBER), "Bytes in use, by kind"),
+    queues=told(mapping(NUMBER), "Elements in queues of models; those of clients together"),
+)
+
 BODIES: dict[str, BodySchema] = {
     "Live": BodySchema(record(live=BOOLEAN)),
     "Ready": BodySchema(record(ready=BOOLEAN), also=(503,)),
@@ -137,6 +152,26 @@ BODIES: dict[str, BodySchema] = {
                 "The latest errors, oldest first, without their messages",
             ),
         )
+    ),
+    "History": BodySchema(
+        record(
+            interval_s=told(NUMBER, "Seconds from point to point, if the server is not too busy"),
+            client_codes=told(array(STRING), "The codes of errors that are mistakes of clients"),
+            limits=told(mapping(NUMBER), "Limits of the kinds of memory, in bytes"),
+            points=told(array(_POINT), "One for every five seconds of the last hour, oldest first"),
+        )
+    ),
+    "ServerEvents": BodySchema(
+        others={
+            "text/event-stream": "Events sessions, status and point, each with one JSON object, when they change",
+            "application/x-ndjson": "The same objects, one per line, each with a member `event`",
+        }
+    ),
+    "SessionEvents": BodySchema(
+        others={
+            "text/event-stream": "Events session, runs and queues, each with one JSON object, when they change; closed",
+            "application/x-ndjson": "The same objects, one per line, each with a member `event`",
+        }
     ),
     "OpenApi": BodySchema(told(ANY_OBJECT, "An OpenAPI 3.1 document: this one")),
     "Page": BodySchema(others={"text/html": "A page in HTML"}),

@@ -223,6 +223,7 @@ BODIES: dict[str, BodySchema] = {
                     device=STRING,
                     inputs=told(array(STRING), "Inputs as in a NodeDef: node, node:1, ^node"),
                     outputs=array(record(datatype=STRING, shape=nullable(reference("Shape")))),
+                    calls_=told(array(STRING), "Functions that it calls; left out if there are none"),
                     attrs_=told(mapping(STRING), "Attrs, with long values shortened"),
                 )
             ),

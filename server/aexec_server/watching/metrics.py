@@ -43,6 +43,7 @@ Gauge = Callable[[], Mapping[tuple[str, ...], float]]
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _KERNEL_SECONDS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _MAX_LABELS = 500
 _OTHER = "other"
 
@@ -102,6 +103,7 @@ FAMILIES = {
             "Batches, and parts of batches, that failed and were run again in halves, by model.",
             ("model",),
         ),
+        Family("aexec_batch_rows", "histogram", "Rows of the batches that were run.", (), _ROWS),
         Family(
             "aexec_cancel_latency_seconds",
             "histogram",
@@ -224,6 +226,7 @@ class Metrics:
         runs: ended runs by model and code.
         cancellations: runs that ended early, by cause.
         batch_halvings: batches that were retried in halves, by model.
+        batch_rows: rows of the batches that were run.
         calls: gRPC calls by method and code.
         run_seconds, queue_seconds, cancel_seconds, lag_seconds: the histograms whose families they name.
         kernel_seconds: kernel times by op and device.
@@ -235,6 +238,7 @@ class Metrics:
         self.runs = Counter()
         self.cancellations = Counter()
         self.batch_halvings = Counter()
+        self.batch_rows = Histogram(FAMILIES["aexec_batch_rows"])
         self.calls = Counter()
         self.run_seconds = Histogram(FAMILIES["aexec_run_duration_seconds"])
         self.queue_seconds = Histogram(FAMILIES["aexec_run_queue_seconds"])
@@ -265,6 +269,7 @@ class Metrics:
             "aexec_runs": self.runs.samples(),
             "aexec_cancellations": self.cancellations.samples(),
             "aexec_batch_halvings": self.batch_halvings.samples(),
+            "aexec_batch_rows": self.batch_rows.samples(),
             "aexec_grpc_calls": self.calls.samples(),
             "aexec_run_duration_seconds": self.run_seconds.samples(),
             "aexec_run_queue_seconds": self.queue_seconds.samples(),

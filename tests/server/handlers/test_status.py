@@ -148,5 +148,10 @@ async def test_nodes_of_a_function(start: Start) -> None:
     ]
     code, answer = await nodes_of(api, handle, "?function=Twice&node=sum")
     assert answer["nodes"][0]["attrs"] == {"T": "DT_FLOAT"}
+    calling = GraphBuilder()
+    calling.graph_def.MergeFrom(g.graph_def)
+    calling("call", "PartitionedCall", "x", Tin=[dtypes.float32], Tout=[dtypes.float32], f="Twice")
+    _, answer = await nodes_of(api, await api.create(calling))
+    assert [node.get("calls") for node in answer["nodes"]] == [None, ["Twice"]]
     code, answer = await nodes_of(api, handle, "?function=Thrice")
     assert code == 404

@@ -292,8 +292,8 @@ MADE_WHOLE = frozenset(
     "ClassifyResponse Elements InferResponse Operation PredictResponse RegressResponse RunResponse".split()
 )
 SENT_IN_PIECES = frozenset(
-    "ChromeTrace Events GraphDef ModelConfig ModelMetadata Nodes Queues Runs ServingMetadata Session "
-    "SessionTensorValue SessionTensors Sessions".split()
+    "ChromeTrace Events GraphDef History ModelConfig ModelMetadata Nodes Queues Runs ServerEvents ServingMetadata "
+    "Session SessionEvents SessionTensorValue SessionTensors Sessions".split()
 )
 
 

@@ -171,6 +171,13 @@ async def test_traces(api: Api) -> None:
     for run_id in ("a", "b", "fails"):
         status, trace = await api.call("GET", f"/v1/sessions/{handle}/runs/{run_id}/trace")
         assert status == 200 and trace["traceEvents"], run_id
+        assert trace["phases"]["running"] > 0 and trace["phases"].keys() == {
+            "receiving",
+            "in_line",
+            "preparing",
+            "running",
+            "encoding",
+        }
     status, answer = await api.call("GET", f"/v1/sessions/{handle}/runs/plain/trace")
     assert (status, answer["code"]) == (404, "NOT_FOUND")
 
@@ -224,5 +231,5 @@ def test_traces_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_traces, "_MAX_TRACES", 1)
     table = run_traces.TraceTable()
     for name in ("a", "b"):
-        table.add(name, aexec.RunMetadata(step_stats=proto.StepStats()))
+        table.add(name, aexec.RunMetadata(step_stats=proto.StepStats()), run_traces.Phases())
     assert table.find("a") is None and table.find("b") is not None
