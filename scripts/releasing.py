@@ -58,7 +58,7 @@ SOME_TESTS = ("tests/client", "tests/framework/op_contract")
 NOT_PUBLISHED = (".ci/", ".git")
 # Folders of the repository whose files are in the wheel, and where they are there.
 PACKAGES = (("aexec/", "aexec/"), ("server/aexec_server/", "aexec_server/"))
-NOT_IN_WHEEL = ("SHA256SUMS",)
+NOT_IN_WHEEL = ("SHA256SUMS", ".c", ".h")
 
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 
@@ -231,7 +231,9 @@ class Release:
 
     @property
     def wheel(self) -> Path:
-        return self.out / f"aexec-{self.version}-py3-none-any.whl"
+        """The wheel: for this platform, and for every Python from 3.11 on, as it has the loops in C."""
+        (wheel,) = self.out.glob(f"aexec-{self.version}-cp311-abi3-*.whl")
+        return wheel
 
     def check_contents(self) -> None:
         """Raise ReleaseError unless the distributions have all files and metadata that they need."""

@@ -63,6 +63,7 @@ def _kernels(arguments: argparse.Namespace) -> int:
 
 
 def _devices(arguments: argparse.Namespace) -> int:
+    from aexec import native
     from aexec.blas import blas_libraries
     from aexec.devices.device_registry import make_devices
     from aexec.runtime.threads.worker_pool import WorkerPool
@@ -79,4 +80,5 @@ def _devices(arguments: argparse.Namespace) -> int:
     for library in blas_libraries():
         kernels = f"kernels for {library.architecture}" if library.architecture else "kernels unknown"
         print(f"BLAS: {library.name} {library.version}, {kernels}, {library.threads} threads")
+    print(f"Loops in C: {native.loops.INSTRUCTIONS if native.loops else 'none, NumPy does their work'}")
     return 0

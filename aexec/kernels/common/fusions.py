@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from aexec import native
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction
 from aexec.framework.late_dataclass import dataclass
@@ -151,6 +152,13 @@ _ACTIVATIONS: dict[str, Callable[[Any, Any, float, bool], _InPlace]] = {
     "GeluExact": _gelu_exact,
     "_FusedHardSwish": _hard_swish,
 }
+# The limits that a loop in C clips to before these activations, or without one; it has no others.
+_LIMITS: dict[str | None, tuple[float, float]] = {
+    None: (-np.inf, np.inf),
+    "Relu": (0.0, np.inf),
+    "Relu6": (0.0, 6.0),
+    "GeluExact": (-np.inf, np.inf),
+}
 # The extra inputs of each fused op; Prelu is the web converter's, with its slopes as input.
 _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "BiasAdd": ("bias",),
@@ -281,6 +289,28 @@ class Fusion:
         return out
 
     def _epilogue(self, steps: Sequence[_Step], shape: Sequence[int], args: Sequence[Any]) -> Epilogue:
+        return self._in_one_pass(steps, shape, args) or self._in_passes(steps, shape, args)
+
+    def _in_one_pass(self, steps: Sequence[_Step], shape: Sequence[int], args: Sequence[Any]) -> Epilogue | None:
+        """The steps by one loop in C, if that has them: a bias, perhaps a residual, perhaps an activation."""
+        loops, ops = native.loops, [step.op for step in steps]
+        activation = ops.pop() if ops[-1:] and ops[-1] in _ACTIVATIONS else None
+        if loops is None or self._xp is not np or ops not in (["BiasAdd"], ["BiasAdd", "Add"]):
+            return None
+        if activation not in _LIMITS or not native.are_single(*args) or args[0].shape != shape[-1:]:
+            return None
+        (low, high), bias, channels = _LIMITS[activation], args[0], shape[-1]
+        side = args[1].reshape(-1, channels) if len(ops) > 1 else None
+        finish, gelu = loops.finish, loops.gelu if activation == "GeluExact" else None
+
+        def epilogue(block: Any, pixels: slice) -> None:
+            finish(block, bias, None if side is None else side[pixels], len(block), channels, low, high)
+            if gelu is not None:
+                gelu(block)
+
+        return epilogue
+
+    def _in_passes(self, steps: Sequence[_Step], shape: Sequence[int], args: Sequence[Any]) -> Epilogue:
         passes: list[Epilogue] = []
         for step in steps:
             mine = args[step.first : step.first + len(step.names)]

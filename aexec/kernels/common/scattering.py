@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from aexec import native
 from aexec.framework import errors
 from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction
 from aexec.framework.memory.allocator import announce_scratch
@@ -114,7 +115,9 @@ def accumulate(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
 def accumulate_piece(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
     """Like `accumulate`, for one of many pieces; the caller has announced the scratch of one."""
     width = prod(out.shape[1:])
-    if width == 1:
+    if ufunc is np.add and native.loops is not None and index.dtype == np.int64 and native.are_single(out, rows):
+        native.loops.add_rows(out, np.ascontiguousarray(index), rows, len(out), len(index), width)
+    elif width == 1:
         apply_at(ufunc, out.reshape(-1), index, rows.reshape(-1))
     elif index.size * width < 64:
         ufunc.at(out, index, rows)

@@ -1,4 +1,4 @@
-"""The error functions of float32 arrays by NumPy's vectorised loops: many times faster than SciPy's scalar ones.
+"""The error functions of float32 arrays by vectorised loops: many times faster than SciPy's scalar ones.
 
 Models use them in `Erf`, `Erfc` and `GeluExact`.  Next to read: `aexec/kernels/math/special_math_ops.py`.
 """
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from aexec import native
 from aexec.framework.waiting.intra_op import in_pieces
 from aexec.kernels.common.scratch import scratch
 
@@ -61,7 +62,7 @@ def _horner(xp: Any, coefficients: tuple[float, ...], x: Any, out: Any) -> None:
 
 def single_erf(xp: Any, x: Any) -> Any:
     """erf of a float32 array, with an error below 5e-7."""
-    return _in_cache_blocks(xp, _erf, x)
+    return _in_cache_blocks(xp, _erf if native.loops is None or xp is not np else _erf_in_c, x)
 
 
 def single_erfc(xp: Any, x: Any) -> Any:
@@ -91,6 +92,11 @@ def _erf(xp: Any, x: Any, out: Any) -> None:
     out *= clipped
     out /= below
     xp.clip(out, np.float32(-1), np.float32(1), out=out)
+
+
+def _erf_in_c(xp: Any, x: Any, out: Any) -> None:
+    assert native.loops is not None
+    native.loops.erfs(x if native.are_single(x) else np.ascontiguousarray(x, np.float32), out)
 
 
 def _erfc(xp: Any, x: Any, out: Any) -> None:

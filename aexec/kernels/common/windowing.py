@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -19,13 +20,15 @@ from aexec.framework.late_dataclass import dataclass
 from aexec.framework.memory.allocator import announce_scratch
 from aexec.kernels.common.scratch import scratch
 
-__all__ = ["MOST_BYTES", "Part", "Window", "extent", "images_together", "pad", "spatial_attr", "windows"]
+__all__ = ["MOST_BYTES", "Part", "Window", "extent", "for_loops", "images_together", "pad", "spatial_attr", "windows"]
 
 # The most bytes of the windows, or of the input that they cover, from which a block of output is computed, unless one
 # row of windows takes more.
 MOST_BYTES = 1 << 23
 # Limit of the elements that windows may reach over the edges: positions have 64 bits.
 _FARTHEST = 1 << 62
+# What the loops of `aexec.native` take of sizes and positions.
+_LOOPS_LIMIT = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +174,20 @@ class Part:
 
 def _is_zero(value: Any) -> bool:
     return isinstance(value, int) and value == 0
+
+
+@lru_cache(256)
+def for_loops(spec: tuple[Window, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Two-dimensional windows over an input of this shape, [n, h, w, c], as the loops of `aexec.native` take them.
+
+    None if they do not take these: an empty image, or positions beyond 32 bits.
+    """
+    high, wide = spec
+    sizes = (*shape[1:3], high.size, wide.size, high.dilation, wide.dilation, high.stride, wide.stride)
+    counts = (high.count, wide.count, abs(high.before), abs(wide.before), high.size * wide.size)
+    if min(sizes) < 1 or max(*sizes, *counts) >= _LOOPS_LIMIT:
+        return None
+    return (*sizes, wide.count, high.before, wide.before)
 
 
 def windows(xp: Any, x: Any, spec: Sequence[Window]) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from aexec import native
 from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.waiting.abandoned_calls import check_wanted
 from aexec.framework.waiting.intra_op import at_once, in_pieces
@@ -49,6 +50,11 @@ def forward(xp: Any, x: Any, weights: Any, spec: Sequence[windowing.Window], epi
         out[...] = 0
         apply_in_blocks(out, epilogue)
         return out
+    if times == 1 and native.loops is not None and native.are_single(x, out, weights):
+        windows = windowing.for_loops(tuple(spec), x.shape)
+        if windows is not None and cols * depth * spec[0].size * spec[1].size <= _AT_ONCE:
+            _in_c(native.loops, x, weights, out, spec, windows, epilogue)
+            return out
     parts = _parts(tuple(spec), x.shape, depth * times, out.itemsize, _BLOCK_BYTES)
     copied = parts[0].met_elements + (parts[0].elements * times if times > 1 else 0)
     announce_scratch(copied * out.itemsize * at_once(len(parts)))
@@ -64,6 +70,29 @@ def forward(xp: Any, x: Any, weights: Any, spec: Sequence[windowing.Window], epi
 
     in_pieces(len(parts), piece)
     return out
+
+
+def _in_c(
+    loops: Any,
+    x: Any,
+    weights: Any,
+    out: Any,
+    spec: Sequence[windowing.Window],
+    windows: tuple[int, ...],
+    epilogue: Epilogue | None,
+) -> None:
+    """The work of `forward` by a loop in C, which needs no copies of the input."""
+    rows, cols, depth = out.shape[1:]
+    at_once = _AT_ONCE // (spec[0].size * spec[1].size) * out.itemsize
+    cuts = blocks(len(x), spec, depth * out.itemsize, min(_BLOCK_BYTES, at_once))
+
+    def piece(i: int) -> None:
+        images, part = cuts[i]
+        for n in range(images.start, images.stop):
+            loops.depthwise(x[n], weights, out[n, part], windows, depth, part.start, part.stop - part.start)
+        apply_in_blocks(out[images, part], epilogue, (images.start * rows + part.start) * cols)
+
+    in_pieces(len(cuts), piece)
 
 
 @lru_cache(256)

@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
+import numpy as np
+
+from aexec import native
 from aexec.framework import dtypes
 from aexec.framework.dtypes import DType
 from aexec.framework.late_dataclass import dataclass
@@ -54,6 +57,8 @@ class Optimiser:
         types, sparse_types: types that the dense and the sparse ops take; none if there is no such op.
         limits, sparse_limits: scalar → the condition of the dense and the sparse ops on it.
         has_ref_ops: there are ops on ref variables, not only on resource variables.
+        loop: does the same as the formula by a loop in C, for arrays that the loops take, all different; None if there
+            is no loop for it.  It returns False, and changes nothing, if there is none for these options.
     """
 
     formula: Formula
@@ -63,6 +68,14 @@ class Optimiser:
     limits: Limits = field(default_factory=dict)
     sparse_limits: Limits = field(default_factory=dict)
     has_ref_ops: bool = True
+    loop: Callable[..., bool] | None = None
+
+    def update(self, xp: Any, *arrays: Any, grad: Any, **known: Any) -> None:
+        """Change the arrays by the formula, in C where that is possible."""
+        loop, loops = self.loop, native.loops
+        if loop and loops and native.are_single(*arrays, grad) and loop(loops, *arrays, grad=grad, **known):
+            return
+        self.formula(xp, *arrays, grad=grad, **known)
 
 
 def _approach(average: Any, value: Any, rest: Any) -> None:
@@ -212,24 +225,63 @@ def _ftrl(
     accum[...] = new_accum
 
 
+# The same by loops in C.
+
+
+def _gradient_descent_loop(loops: Any, var: Any, *, alpha: Any, grad: Any) -> bool:
+    loops.gradient_descent(var, grad, alpha)
+    return True
+
+
+def _momentum_loop(loops: Any, var: Any, accum: Any, *, lr: Any, grad: Any, momentum: Any, use_nesterov: bool) -> bool:
+    loops.momentum(var, accum, grad, lr, momentum, use_nesterov)
+    return True
+
+
+def _adam_loop(
+    loops: Any, var: Any, m: Any, v: Any, *, beta1_power: Any, beta2_power: Any, lr: Any, beta1: Any, beta2: Any,
+    epsilon: Any, grad: Any, use_nesterov: bool,
+) -> bool:  # fmt: skip
+    if not use_nesterov:
+        rate = _adam_rate(np, lr, beta1_power, beta2_power)
+        loops.adam(var, m, v, grad, rate, 1 - beta1, 1 - beta2, epsilon)
+    return not use_nesterov
+
+
+def _rms_prop_loop(
+    loops: Any, var: Any, ms: Any, mom: Any, *, lr: Any, rho: Any, momentum: Any, epsilon: Any, grad: Any
+) -> bool:
+    loops.rms_prop(var, ms, mom, grad, lr, 1 - rho, momentum, epsilon)
+    return True
+
+
+def _adagrad_loop(
+    loops: Any, var: Any, accum: Any, *, lr: Any, grad: Any, update_slots: bool, epsilon: Any = None
+) -> bool:
+    fits = update_slots and epsilon is None
+    if fits:
+        loops.adagrad(var, accum, grad, lr)
+    return fits
+
+
 # Name of the optimiser, as in Apply<name>, SparseApply<name>, ResourceApply<name> and ResourceSparseApply<name>.
 OPTIMISERS: Mapping[str, Optimiser] = {
     "AdaMax": Optimiser(_ada_max, ("m", "v"), _NATIVE),
     "Adadelta": Optimiser(_adadelta, ("accum", "accum_update"), _ALL, _ALL),
-    "Adagrad": Optimiser(_adagrad, ("accum",), _ALL, _ALL),
+    "Adagrad": Optimiser(_adagrad, ("accum",), _ALL, _ALL, loop=_adagrad_loop),
     "AdagradDA": Optimiser(_adagrad_da, ("gradient_accumulator", "gradient_squared_accumulator"), _WIDE, _WIDE),
     "AdagradV2": Optimiser(_adagrad, ("accum",), _ALL, _ALL),
-    "Adam": Optimiser(_adam, ("m", "v"), _ALL),
+    "Adam": Optimiser(_adam, ("m", "v"), _ALL, loop=_adam_loop),
     "AdamWithAmsgrad": Optimiser(_adam_with_amsgrad, ("m", "v", "vhat"), _REAL, has_ref_ops=False),
     "AddSign": Optimiser(_add_sign, ("m",), _REAL),
     "CenteredRMSProp": Optimiser(_centered_rms_prop, ("mg", "ms", "mom"), _ALL, (*dtypes.COMPLEX, *_NATIVE)),
     "Ftrl": Optimiser(_ftrl, ("accum", "linear"), _REAL, _REAL, sparse_limits=_FTRL_LIMITS),
     "FtrlV2": Optimiser(_ftrl, ("accum", "linear"), _REAL, _REAL, sparse_limits=_FTRL_LIMITS),
-    "GradientDescent": Optimiser(_gradient_descent, (), _ALL),
+    "GradientDescent": Optimiser(_gradient_descent, (), _ALL, loop=_gradient_descent_loop),
     "KerasMomentum": Optimiser(_keras_momentum, ("accum",), _ALL, _ALL, has_ref_ops=False),
-    "Momentum": Optimiser(_momentum, ("accum",), _ALL, _ALL),
+    "Momentum": Optimiser(_momentum, ("accum",), _ALL, _ALL, loop=_momentum_loop),
     "PowerSign": Optimiser(_power_sign, ("m",), _REAL),
     "ProximalAdagrad": Optimiser(_proximal_adagrad, ("accum",), _WIDE, _WIDE, _PROXIMAL_LIMITS, _PROXIMAL_LIMITS),
     "ProximalGradientDescent": Optimiser(_proximal_gradient_descent, (), _WIDE, _WIDE),
-    "RMSProp": Optimiser(_rms_prop, ("ms", "mom"), _ALL, (*dtypes.COMPLEX, *_NATIVE)),
+    "RMSProp": Optimiser(_rms_prop, ("ms", "mom"), _ALL, (*dtypes.COMPLEX, *_NATIVE), loop=_rms_prop_loop),
 }

@@ -69,7 +69,7 @@ class UpdateArguments:
         self.holders = [arg.name for arg in c.op_def.inputs if arg.is_ref or arg.type is dtypes.resource]
         self.gradient = next(name for name in _GRADIENTS if name in self.names)
         self.options = {name: c.attr(name) for name in _OPTIONS if name in c.attrs}
-        self._formula, self._xp, self._op = optimiser.formula, c.xp, c.op
+        self._optimiser, self._xp, self._op = optimiser, c.xp, c.op
         self._dtype, self._sparse = c.attr("T"), sparse
 
     def known(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,11 +82,13 @@ class UpdateArguments:
 
     def apply(self, arrays: Sequence[Any], given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
         """Change the variables' arrays.  Raises InvalidArgumentError for inputs that do not match."""
-        grad = self.checked(arrays, given)
+        grad, formula = self.checked(arrays, given), self._optimiser.formula
+        if len({id(array) for array in arrays}) == len(arrays):
+            formula = self._optimiser.update
         if self._sparse:
-            _apply_rows(self._xp, self._formula, arrays, given["indices"], grad, known)
+            _apply_rows(self._xp, formula, arrays, given["indices"], grad, known)
         else:
-            _apply_parts(self._xp, self._formula, arrays, grad, known)
+            _apply_parts(self._xp, formula, arrays, grad, known)
 
     def checked(self, arrays: Sequence[Any], given: Mapping[str, Any]) -> Any:
         """Return the gradient.  Raises InvalidArgumentError for inputs that do not match."""

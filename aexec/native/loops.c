@@ -1,0 +1,432 @@
+/* aexec.native._loops: loops that NumPy has no word for.  Each function takes contiguous arrays as buffers, checks
+ * their sizes, and lets go of the interpreter's lock while it computes.  `__init__.py` says what calls them.
+ *
+ * loops.h has the loops.  It is compiled for several sets of instructions; the module takes the best that the
+ * processor has when it is imported.
+ */
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Windows over an image: its size, their size, the distance between their taps, their distance, their number, and the
+ * padding before the image. */
+struct windows {
+    Py_ssize_t height, width, high, wide, step_y, step_x, stride_y, stride_x, columns, before_y, before_x;
+};
+
+#define NAME(name) name##_plain
+#define TARGET
+#define LANES 4
+#include "loops.h"
+#undef NAME
+#undef TARGET
+#undef LANES
+
+#if defined(__x86_64__)
+#define NAME(name) name##_avx2
+#define TARGET __attribute__((target("avx2,fma")))
+#define LANES 8
+#include "loops.h"
+#undef NAME
+#undef TARGET
+#undef LANES
+#define NAME(name) name##_avx512
+#define TARGET __attribute__((target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,prefer-vector-width=512")))
+#define LANES 16
+#include "loops.h"
+#undef NAME
+#undef TARGET
+#undef LANES
+#endif
+
+/* The loops that are used. */
+#define EACH_LOOP(DO)                                                                                                 \
+    DO(erfs) DO(gelu) DO(finish) DO(depthwise) DO(max_pool) DO(max_pool_grad) DO(cross_entropy)                        \
+    DO(sparse_cross_entropy) DO(add_rows) DO(gradient_descent) DO(momentum) DO(adam) DO(rms_prop) DO(adagrad)
+#define DECLARE(name) static __typeof__(name##_plain) *name;
+#define TAKE_PLAIN(name) name = name##_plain;
+#define TAKE_AVX2(name) name = name##_avx2;
+#define TAKE_AVX512(name) name = name##_avx512;
+EACH_LOOP(DECLARE)
+
+/* Takes the loops for the best set of instructions, and returns its name. */
+static const char *choose_loops(void) {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) {
+        EACH_LOOP(TAKE_AVX512)
+        return "avx512";
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        EACH_LOOP(TAKE_AVX2)
+        return "avx2";
+    }
+#endif
+    EACH_LOOP(TAKE_PLAIN)
+    return "plain";
+}
+
+/* ---------------------------------------------------------------- arguments */
+
+enum { MOST = 5 };
+
+/* The arrays of a call, which are released together. */
+struct arrays {
+    Py_buffer buffers[MOST];
+    int count;
+};
+
+static PyObject *release(struct arrays *given, PyObject *result) {
+    for (int i = 0; i < given->count; i++) {
+        PyBuffer_Release(&given->buffers[i]);
+    }
+    return result;
+}
+
+/* The data of the next array, which must have `size` elements of `itemsize` bytes; NULL with an exception if it has
+ * not, or is not contiguous. */
+static void *take(struct arrays *given, PyObject *array, Py_ssize_t size, size_t itemsize, int writable) {
+    Py_buffer *buffer = &given->buffers[given->count];
+    if (PyObject_GetBuffer(array, buffer, writable ? PyBUF_WRITABLE : PyBUF_SIMPLE) < 0) {
+        return NULL;
+    }
+    given->count++;
+    if (size < 0 || buffer->len != size * (Py_ssize_t)itemsize) {
+        PyErr_Format(PyExc_ValueError, "array %d has %zd bytes in place of %zd", given->count, buffer->len,
+                     size * (Py_ssize_t)itemsize);
+        return NULL;
+    }
+    return buffer->buf;
+}
+
+#define FLOATS(array, size) take(&given, array, size, sizeof(float), 0)
+#define OUTPUT(array, size) take(&given, array, size, sizeof(float), 1)
+#define INDICES(array, size) take(&given, array, size, sizeof(int64_t), 0)
+
+/* a * b, or -1 if one of them is negative, or the product times 8 is too large. */
+static Py_ssize_t times(Py_ssize_t a, Py_ssize_t b) {
+    Py_ssize_t product;
+    if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product) || product > PY_SSIZE_T_MAX / 8) {
+        return -1;
+    }
+    return product;
+}
+
+/* The number of elements of an array that stands for as many as it has bytes / 4; -1 with an exception. */
+static Py_ssize_t floats_of(PyObject *array) {
+    Py_buffer buffer;
+    if (PyObject_GetBuffer(array, &buffer, PyBUF_SIMPLE) < 0) {
+        return -1;
+    }
+    Py_ssize_t size = buffer.len / (Py_ssize_t)sizeof(float);
+    PyBuffer_Release(&buffer);
+    return size;
+}
+
+#define COMPUTE(call)                                                                                                 \
+    Py_BEGIN_ALLOW_THREADS;                                                                                           \
+    call;                                                                                                             \
+    Py_END_ALLOW_THREADS;                                                                                             \
+    return release(&given, Py_NewRef(Py_None))
+#define REFUSE return release(&given, NULL)
+
+/* ---------------------------------------------------------------- functions */
+
+static PyObject *py_erfs(PyObject *module, PyObject *args) {
+    PyObject *x, *out;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OO", &x, &out)) {
+        return NULL;
+    }
+    Py_ssize_t size = floats_of(x);
+    const float *from = FLOATS(x, size);
+    float *to = from == NULL ? NULL : OUTPUT(out, size);
+    if (to == NULL) {
+        REFUSE;
+    }
+    COMPUTE(erfs(from, to, size));
+}
+
+static PyObject *py_gelu(PyObject *module, PyObject *x) {
+    struct arrays given = {.count = 0};
+    Py_ssize_t size = floats_of(x);
+    float *data = OUTPUT(x, size);
+    if (data == NULL) {
+        REFUSE;
+    }
+    COMPUTE(gelu(data, size));
+}
+
+static PyObject *py_finish(PyObject *module, PyObject *args) {
+    PyObject *rows, *bias, *side;
+    Py_ssize_t count, channels;
+    double low, high;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOOnndd", &rows, &bias, &side, &count, &channels, &low, &high)) {
+        return NULL;
+    }
+    float *data = OUTPUT(rows, times(count, channels));
+    const float *add = data == NULL ? NULL : FLOATS(bias, channels), *more = NULL;
+    if (add == NULL || (side != Py_None && (more = FLOATS(side, times(count, channels))) == NULL)) {
+        REFUSE;
+    }
+    COMPUTE(finish(data, add, more, count, channels, (float)low, (float)high));
+}
+
+/* Reads windows from a tuple in their order; 0 with an exception if they, or the rows that are wanted, make no sense. */
+static int windows_of(PyObject *tuple, struct windows *w, Py_ssize_t row, Py_ssize_t rows) {
+    if (!PyArg_ParseTuple(tuple, "nnnnnnnnnnn", &w->height, &w->width, &w->high, &w->wide, &w->step_y, &w->step_x,
+                          &w->stride_y, &w->stride_x, &w->columns, &w->before_y, &w->before_x)) {
+        return 0;
+    }
+    /* Within these bounds no position overflows. */
+    const Py_ssize_t sizes[] = {w->height, w->width, w->high, w->wide, w->step_y, w->step_x, w->stride_y, w->stride_x};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i] < 1 || sizes[i] > INT32_MAX) {
+            PyErr_SetString(PyExc_ValueError, "sizes, steps and strides of windows are from 1 to 2**31 - 1");
+            return 0;
+        }
+    }
+    if (row < 0 || row > INT32_MAX || rows < 0 || rows > INT32_MAX || w->columns < 0 || w->columns > INT32_MAX || w->before_y > INT32_MAX || w->before_y < -INT32_MAX ||
+        w->before_x > INT32_MAX || w->before_x < -INT32_MAX || times(w->high, w->wide) > INT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "rows, columns, padding and taps of windows are below 2**31");
+        return 0;
+    }
+    return 1;
+}
+
+static PyObject *py_depthwise(PyObject *module, PyObject *args) {
+    PyObject *x, *weights, *out, *tuple;
+    Py_ssize_t channels, row, rows;
+    struct windows w;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOOOnnn", &x, &weights, &out, &tuple, &channels, &row, &rows) ||
+        !windows_of(tuple, &w, row, rows)) {
+        return NULL;
+    }
+    const float *image = FLOATS(x, times(times(w.height, w.width), channels));
+    const float *by = image == NULL ? NULL : FLOATS(weights, times(times(w.high, w.wide), channels));
+    float *to = by == NULL ? NULL : OUTPUT(out, times(times(rows, w.columns), channels));
+    if (to == NULL) {
+        REFUSE;
+    }
+    COMPUTE(depthwise(image, by, to, &w, channels, row, rows));
+}
+
+static PyObject *py_max_pool(PyObject *module, PyObject *args) {
+    PyObject *x, *out, *tuple;
+    Py_ssize_t channels, row, rows;
+    struct windows w;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOOnnn", &x, &out, &tuple, &channels, &row, &rows) || !windows_of(tuple, &w, row, rows)) {
+        return NULL;
+    }
+    const float *image = FLOATS(x, times(times(w.height, w.width), channels));
+    float *to = image == NULL ? NULL : OUTPUT(out, times(times(rows, w.columns), channels));
+    if (to == NULL) {
+        REFUSE;
+    }
+    COMPUTE(max_pool(image, to, &w, channels, row, rows));
+}
+
+static PyObject *py_max_pool_grad(PyObject *module, PyObject *args) {
+    PyObject *x, *grad, *out, *tuple;
+    Py_ssize_t channels, row, rows;
+    struct windows w;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOOOnnn", &x, &grad, &out, &tuple, &channels, &row, &rows) ||
+        !windows_of(tuple, &w, row, rows)) {
+        return NULL;
+    }
+    Py_ssize_t size = times(times(w.height, w.width), channels);
+    const float *image = FLOATS(x, size);
+    const float *from = image == NULL ? NULL : FLOATS(grad, times(times(rows, w.columns), channels));
+    float *to = from == NULL ? NULL : OUTPUT(out, size);
+    if (to == NULL) {
+        REFUSE;
+    }
+    COMPUTE(max_pool_grad(image, from, to, &w, channels, row, rows));
+}
+
+static PyObject *py_cross_entropy(PyObject *module, PyObject *args) {
+    PyObject *logits, *labels, *losses, *grads;
+    Py_ssize_t rows, classes;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOOOnn", &logits, &labels, &losses, &grads, &rows, &classes)) {
+        return NULL;
+    }
+    Py_ssize_t size = times(rows, classes);
+    const float *x = FLOATS(logits, size), *of = x == NULL ? NULL : FLOATS(labels, size);
+    float *loss = of == NULL ? NULL : OUTPUT(losses, rows), *grad = loss == NULL ? NULL : OUTPUT(grads, size);
+    if (grad == NULL) {
+        REFUSE;
+    }
+    COMPUTE(cross_entropy(x, of, loss, grad, rows, classes));
+}
+
+/* True if each index is within [0, limit); otherwise an exception is set. */
+static int all_within(const int64_t *index, Py_ssize_t count, Py_ssize_t limit) {
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (index[i] < 0 || index[i] >= limit) {
+            PyErr_SetString(PyExc_IndexError, "an index is out of bounds");
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static PyObject *py_sparse_cross_entropy(PyObject *module, PyObject *args) {
+    PyObject *logits, *labels, *losses, *grads;
+    Py_ssize_t rows, classes;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOOOnn", &logits, &labels, &losses, &grads, &rows, &classes)) {
+        return NULL;
+    }
+    Py_ssize_t size = times(rows, classes);
+    const float *x = FLOATS(logits, size);
+    const int64_t *of = x == NULL ? NULL : INDICES(labels, rows);
+    float *loss = of == NULL ? NULL : OUTPUT(losses, rows), *grad = loss == NULL ? NULL : OUTPUT(grads, size);
+    if (grad == NULL || !all_within(of, rows, classes)) {
+        REFUSE;
+    }
+    COMPUTE(sparse_cross_entropy(x, of, loss, grad, rows, classes));
+}
+
+static PyObject *py_add_rows(PyObject *module, PyObject *args) {
+    PyObject *out, *index, *rows;
+    Py_ssize_t of, count, width;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOOnnn", &out, &index, &rows, &of, &count, &width)) {
+        return NULL;
+    }
+    float *to = OUTPUT(out, times(of, width));
+    const int64_t *at = to == NULL ? NULL : INDICES(index, count);
+    const float *from = at == NULL ? NULL : FLOATS(rows, times(count, width));
+    if (from == NULL || !all_within(at, count, of)) {
+        REFUSE;
+    }
+    COMPUTE(add_rows(to, at, from, count, width));
+}
+
+static PyObject *py_gradient_descent(PyObject *module, PyObject *args) {
+    PyObject *var, *grad;
+    double rate;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOd", &var, &grad, &rate)) {
+        return NULL;
+    }
+    Py_ssize_t size = floats_of(grad);
+    const float *by = FLOATS(grad, size);
+    float *value = by == NULL ? NULL : OUTPUT(var, size);
+    if (value == NULL) {
+        REFUSE;
+    }
+    COMPUTE(gradient_descent(value, by, size, (float)rate));
+}
+
+static PyObject *py_momentum(PyObject *module, PyObject *args) {
+    PyObject *var, *accum, *grad;
+    double rate, decay;
+    int nesterov;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOOddp", &var, &accum, &grad, &rate, &decay, &nesterov)) {
+        return NULL;
+    }
+    Py_ssize_t size = floats_of(grad);
+    const float *by = FLOATS(grad, size);
+    float *value = by == NULL ? NULL : OUTPUT(var, size), *slot = value == NULL ? NULL : OUTPUT(accum, size);
+    if (slot == NULL) {
+        REFUSE;
+    }
+    COMPUTE(momentum(value, slot, by, size, (float)rate, (float)decay, nesterov));
+}
+
+static PyObject *py_adam(PyObject *module, PyObject *args) {
+    PyObject *var, *m, *v, *grad;
+    double rate, rest1, rest2, epsilon;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOOOdddd", &var, &m, &v, &grad, &rate, &rest1, &rest2, &epsilon)) {
+        return NULL;
+    }
+    Py_ssize_t size = floats_of(grad);
+    const float *by = FLOATS(grad, size);
+    float *value = by == NULL ? NULL : OUTPUT(var, size), *first = value == NULL ? NULL : OUTPUT(m, size);
+    float *second = first == NULL ? NULL : OUTPUT(v, size);
+    if (second == NULL) {
+        REFUSE;
+    }
+    COMPUTE(adam(value, first, second, by, size, (float)rate, (float)rest1, (float)rest2, (float)epsilon));
+}
+
+static PyObject *py_rms_prop(PyObject *module, PyObject *args) {
+    PyObject *var, *ms, *mom, *grad;
+    double rate, rest, decay, epsilon;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOOOdddd", &var, &ms, &mom, &grad, &rate, &rest, &decay, &epsilon)) {
+        return NULL;
+    }
+    Py_ssize_t size = floats_of(grad);
+    const float *by = FLOATS(grad, size);
+    float *value = by == NULL ? NULL : OUTPUT(var, size), *squares = value == NULL ? NULL : OUTPUT(ms, size);
+    float *step = squares == NULL ? NULL : OUTPUT(mom, size);
+    if (step == NULL) {
+        REFUSE;
+    }
+    COMPUTE(rms_prop(value, squares, step, by, size, (float)rate, (float)rest, (float)decay, (float)epsilon));
+}
+
+static PyObject *py_adagrad(PyObject *module, PyObject *args) {
+    PyObject *var, *accum, *grad;
+    double rate;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOOd", &var, &accum, &grad, &rate)) {
+        return NULL;
+    }
+    Py_ssize_t size = floats_of(grad);
+    const float *by = FLOATS(grad, size);
+    float *value = by == NULL ? NULL : OUTPUT(var, size), *slot = value == NULL ? NULL : OUTPUT(accum, size);
+    if (slot == NULL) {
+        REFUSE;
+    }
+    COMPUTE(adagrad(value, slot, by, size, (float)rate));
+}
+
+#define FUNCTION(name, flags, text) {#name, py_##name, flags, text}
+
+static PyMethodDef functions[] = {
+    FUNCTION(erfs, METH_VARARGS, "erfs(x, out)"),
+    FUNCTION(gelu, METH_O, "gelu(x): in place"),
+    FUNCTION(finish, METH_VARARGS, "finish(rows, bias, side or None, count, channels, low, high): in place"),
+    FUNCTION(depthwise, METH_VARARGS, "depthwise(x, weights, out, windows, channels, row, rows): one image"),
+    FUNCTION(max_pool, METH_VARARGS, "max_pool(x, out, windows, channels, row, rows): one image"),
+    FUNCTION(max_pool_grad, METH_VARARGS, "max_pool_grad(x, grad, out, windows, channels, row, rows): one image"),
+    FUNCTION(cross_entropy, METH_VARARGS, "cross_entropy(logits, labels, losses, grads, rows, classes)"),
+    FUNCTION(sparse_cross_entropy, METH_VARARGS,
+             "sparse_cross_entropy(logits, labels, losses, grads, rows, classes): labels are int64"),
+    FUNCTION(add_rows, METH_VARARGS, "add_rows(out, index, rows, rows of out, count, width): index is int64"),
+    FUNCTION(gradient_descent, METH_VARARGS, "gradient_descent(var, grad, rate)"),
+    FUNCTION(momentum, METH_VARARGS, "momentum(var, accum, grad, rate, momentum, nesterov)"),
+    FUNCTION(adam, METH_VARARGS, "adam(var, m, v, grad, rate, 1 - beta1, 1 - beta2, epsilon)"),
+    FUNCTION(rms_prop, METH_VARARGS, "rms_prop(var, ms, mom, grad, rate, 1 - rho, momentum, epsilon)"),
+    FUNCTION(adagrad, METH_VARARGS, "adagrad(var, accum, grad, rate)"),
+    {NULL, NULL, 0, NULL},
+};
+
+static int execute(PyObject *module) {
+    return PyModule_AddStringConstant(module, "INSTRUCTIONS", choose_loops());
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, execute}, {0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "aexec.native._loops", "Loops in C over contiguous float32 arrays.", 0, functions, slots,
+    NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__loops(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,371 @@
+/* The loops, once for each set of processor instructions: loops.c includes this file several times, with
+ *
+ *   NAME(name)  the function's name for this set,
+ *   TARGET      the attribute that lets the compiler use the set,
+ *   LANES       how many numbers one of its registers holds.
+ *
+ * All arrays are contiguous float32, unless a comment says otherwise; loops.c has checked their sizes.  A comparison
+ * `a < b ? b : a` gives `a` if one of them is NaN, so NaN in `a` stays.
+ */
+
+typedef float NAME(vector) __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+#define vector NAME(vector)
+/* Reads or writes LANES numbers at any address. */
+#define LOAD(from) (*(const vector *)(from))
+#define STORE(to) (*(vector *)(to))
+
+/* ---------------------------------------------------------------- exp and erf */
+
+/* exp(x): by x = n ln 2 + r and a polynomial in r; error below 2 units in the last place, subnormal results included. */
+static inline TARGET float NAME(exp_of)(float x) {
+    x = x < -104.0f ? -104.0f : x;
+    x = x > 89.0f ? 89.0f : x;
+    float n = (x * 1.44269504088896341f + 12582912.0f) - 12582912.0f; /* to the nearest whole number */
+    float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + r + 1.0f;
+    /* 2**n as two factors, each of which is a normal number. */
+    int32_t whole = (int32_t)n, half = whole >> 1;
+    union { int32_t bits; float value; } one = {(half + 127) << 23}, other = {(whole - half + 127) << 23};
+    return p * one.value * other.value;
+}
+
+/* erf(x) / x as a quotient of polynomials in x**2 on [-4, 4]; error below 5e-7.  See kernels/common/single_erf.py. */
+static inline TARGET float NAME(erf_of)(float x) {
+    x = x < -4.0f ? -4.0f : x;
+    x = x > 4.0f ? 4.0f : x;
+    float square = x * x;
+    float above = -2.72614225801306e-10f;
+    above = above * square + 2.77068142495902e-08f;
+    above = above * square + -2.10102402082508e-06f;
+    above = above * square + -5.69250639462346e-05f;
+    above = above * square + -7.34990630326855e-04f;
+    above = above * square + -2.95459980854025e-03f;
+    above = above * square + -1.60960333262415e-02f;
+    float below = -1.45660718464996e-05f;
+    below = below * square + -2.13374055278905e-04f;
+    below = below * square + -1.68282697438203e-03f;
+    below = below * square + -7.37332916720468e-03f;
+    below = below * square + -1.42647390514189e-02f;
+    float result = x * above / below;
+    result = result < -1.0f ? -1.0f : result;
+    return result > 1.0f ? 1.0f : result;
+}
+
+static TARGET void NAME(erfs)(const float *restrict x, float *restrict out, Py_ssize_t size) {
+    for (Py_ssize_t i = 0; i < size; i++) {
+        out[i] = NAME(erf_of)(x[i]);
+    }
+}
+
+/* x / 2 * (1 + erf(x / sqrt(2))) in place. */
+static TARGET void NAME(gelu)(float *restrict x, Py_ssize_t size) {
+    for (Py_ssize_t i = 0; i < size; i++) {
+        x[i] = x[i] * 0.5f * (1.0f + NAME(erf_of)(x[i] * 0.70710678118654752f));
+    }
+}
+
+/* ---------------------------------------------------------------- after a product */
+
+/* rows [count, channels] in place: plus bias [channels], plus side [count, channels], then within [low, high]. */
+static TARGET void NAME(finish)(float *restrict rows, const float *restrict bias, const float *restrict side,
+                                Py_ssize_t count, Py_ssize_t channels, float low, float high) {
+    for (Py_ssize_t n = 0; n < count; n++, rows += channels) {
+        if (side != NULL) {
+            for (Py_ssize_t c = 0; c < channels; c++) {
+                float value = rows[c] + bias[c];
+                value += side[c];
+                value = value < low ? low : value;
+                rows[c] = value > high ? high : value;
+            }
+            side += channels;
+        } else {
+            for (Py_ssize_t c = 0; c < channels; c++) {
+                float value = rows[c] + bias[c];
+                value = value < low ? low : value;
+                rows[c] = value > high ? high : value;
+            }
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- depthwise convolution */
+
+/* The number of taps `first <= t < last` of a window that lie inside [0, length), for the window that begins at
+ * `start`. */
+static inline TARGET void NAME(inside)(Py_ssize_t start, Py_ssize_t step, Py_ssize_t size, Py_ssize_t length,
+                                       Py_ssize_t *first, Py_ssize_t *last) {
+    Py_ssize_t from = start < 0 ? (-start + step - 1) / step : 0;
+    Py_ssize_t to = start >= length ? 0 : (length - 1 - start) / step + 1;
+    *first = from < size ? from : size;
+    *last = to < size ? to : size;
+}
+
+/* Output rows [row, row + rows) of an image x [height, width, channels] with weights [high, wide, channels], written
+ * to out [rows, columns, channels]. */
+static TARGET void NAME(depthwise)(const float *restrict x, const float *restrict weights, float *restrict out,
+                                   const struct windows *w, Py_ssize_t channels, Py_ssize_t row, Py_ssize_t rows) {
+    const Py_ssize_t line = w->width * channels, apart = w->step_x * channels, stride = w->stride_x * channels;
+    for (Py_ssize_t r = 0; r < rows; r++, out += w->columns * channels) {
+        Py_ssize_t top = (row + r) * w->stride_y - w->before_y, i0, i1;
+        NAME(inside)(top, w->step_y, w->high, w->height, &i0, &i1);
+        Py_ssize_t c = 0;
+        for (; c + LANES <= channels; c += LANES) {
+            for (Py_ssize_t q = 0; q < w->columns;) {
+                Py_ssize_t left = q * w->stride_x - w->before_x, j0, j1;
+                NAME(inside)(left, w->step_x, w->wide, w->width, &j0, &j1);
+                const float *from = x + top * line + left * channels + c;
+                float *to = out + q * channels + c;
+                Py_ssize_t end = left + 3 * w->stride_x + (w->wide - 1) * w->step_x;
+                if (left >= 0 && q + 4 <= w->columns && end < w->width) {
+                    /* Four pixels side by side share what is read of the weights. */
+                    vector a = {0}, b = {0}, d = {0}, e = {0};
+                    for (Py_ssize_t i = i0; i < i1; i++) {
+                        const float *at = from + i * w->step_y * line, *by = weights + i * w->wide * channels + c;
+                        for (Py_ssize_t j = 0; j < w->wide; j++, at += apart, by += channels) {
+                            vector weight = LOAD(by);
+                            a += LOAD(at) * weight;
+                            b += LOAD(at + stride) * weight;
+                            d += LOAD(at + 2 * stride) * weight;
+                            e += LOAD(at + 3 * stride) * weight;
+                        }
+                    }
+                    STORE(to) = a;
+                    STORE(to + channels) = b;
+                    STORE(to + 2 * channels) = d;
+                    STORE(to + 3 * channels) = e;
+                    q += 4;
+                } else {
+                    vector a = {0};
+                    for (Py_ssize_t i = i0; i < i1; i++) {
+                        for (Py_ssize_t j = j0; j < j1; j++) {
+                            a += LOAD(from + i * w->step_y * line + j * apart) *
+                                 LOAD(weights + (i * w->wide + j) * channels + c);
+                        }
+                    }
+                    STORE(to) = a;
+                    q++;
+                }
+            }
+        }
+        for (; c < channels; c++) {
+            for (Py_ssize_t q = 0; q < w->columns; q++) {
+                Py_ssize_t left = q * w->stride_x - w->before_x, j0, j1;
+                NAME(inside)(left, w->step_x, w->wide, w->width, &j0, &j1);
+                const float *from = x + top * line + left * channels + c;
+                float sum = 0;
+                for (Py_ssize_t i = i0; i < i1; i++) {
+                    for (Py_ssize_t j = j0; j < j1; j++) {
+                        sum += from[i * w->step_y * line + j * apart] * weights[(i * w->wide + j) * channels + c];
+                    }
+                }
+                out[q * channels + c] = sum;
+            }
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- max pool */
+
+/* Output rows [row, row + rows) of the maxima of an image x [height, width, channels]: NaN is ignored, and nothing is
+ * below the lowest finite number. */
+static TARGET void NAME(max_pool)(const float *restrict x, float *restrict out, const struct windows *w,
+                                  Py_ssize_t channels, Py_ssize_t row, Py_ssize_t rows) {
+    for (Py_ssize_t r = 0; r < rows; r++) {
+        Py_ssize_t top = (row + r) * w->stride_y - w->before_y, i0, i1;
+        NAME(inside)(top, 1, w->high, w->height, &i0, &i1);
+        for (Py_ssize_t q = 0; q < w->columns; q++, out += channels) {
+            Py_ssize_t left = q * w->stride_x - w->before_x, j0, j1;
+            NAME(inside)(left, 1, w->wide, w->width, &j0, &j1);
+            for (Py_ssize_t c = 0; c < channels; c++) {
+                out[c] = -FLT_MAX;
+            }
+            for (Py_ssize_t i = i0; i < i1; i++) {
+                for (Py_ssize_t j = j0; j < j1; j++) {
+                    const float *from = x + ((top + i) * w->width + left + j) * channels;
+                    for (Py_ssize_t c = 0; c < channels; c++) {
+                        out[c] = from[c] > out[c] ? from[c] : out[c];
+                    }
+                }
+            }
+        }
+    }
+}
+
+/* Add the gradients grad [rows, columns, channels] of the windows of output rows [row, row + rows) of an image to `out`
+ * [height, width, channels], each at the first of its window's largest numbers; a NaN that comes first stays. */
+static TARGET void NAME(max_pool_grad)(const float *restrict x, const float *restrict grad, float *restrict out,
+                                       const struct windows *w, Py_ssize_t channels, Py_ssize_t row,
+                                       Py_ssize_t rows) {
+    enum { BLOCK = 64 };
+    for (Py_ssize_t r = 0; r < rows; r++) {
+        Py_ssize_t top = (row + r) * w->stride_y - w->before_y, i0, i1;
+        NAME(inside)(top, 1, w->high, w->height, &i0, &i1);
+        for (Py_ssize_t q = 0; q < w->columns; q++, grad += channels) {
+            Py_ssize_t left = q * w->stride_x - w->before_x, j0, j1;
+            NAME(inside)(left, 1, w->wide, w->width, &j0, &j1);
+            if (i0 >= i1 || j0 >= j1) {
+                continue;
+            }
+            for (Py_ssize_t c = 0; c < channels; c += BLOCK) {
+                Py_ssize_t here = channels - c < BLOCK ? channels - c : BLOCK;
+                float best[BLOCK];
+                int32_t found[BLOCK];
+                const float *first = x + ((top + i0) * w->width + left + j0) * channels + c;
+                for (Py_ssize_t k = 0; k < here; k++) {
+                    best[k] = first[k];
+                    found[k] = 0;
+                }
+                for (Py_ssize_t i = i0; i < i1; i++) {
+                    for (Py_ssize_t j = j0; j < j1; j++) {
+                        const float *from = first + ((i - i0) * w->width + j - j0) * channels;
+                        int32_t tap = (int32_t)((i - i0) * w->wide + j - j0);
+                        for (Py_ssize_t k = 0; k < here; k++) {
+                            found[k] = from[k] > best[k] ? tap : found[k];
+                            best[k] = from[k] > best[k] ? from[k] : best[k];
+                        }
+                    }
+                }
+                float *to = out + (first - x);
+                for (Py_ssize_t k = 0; k < here; k++) {
+                    Py_ssize_t tap = found[k];
+                    to[(tap / w->wide * w->width + tap % w->wide) * channels + k] += grad[c + k];
+                }
+            }
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- softmax cross entropy */
+
+static inline TARGET float NAME(largest)(const float *x, Py_ssize_t size) {
+    float result = -INFINITY;
+    for (Py_ssize_t i = 0; i < size; i++) {
+        result = x[i] > result ? x[i] : result;
+    }
+    return result;
+}
+
+/* Write exp(x - most) to `out`; return the sum. */
+static inline TARGET float NAME(exps)(const float *restrict x, float most, float *restrict out, Py_ssize_t size) {
+    float sums[LANES] = {0};
+    Py_ssize_t i = 0;
+    for (; i + LANES <= size; i += LANES) {
+        for (int k = 0; k < LANES; k++) {
+            out[i + k] = NAME(exp_of)(x[i + k] - most);
+            sums[k] += out[i + k];
+        }
+    }
+    float total = 0;
+    for (; i < size; i++) {
+        out[i] = NAME(exp_of)(x[i] - most);
+        total += out[i];
+    }
+    for (int k = 0; k < LANES; k++) {
+        total += sums[k];
+    }
+    return total;
+}
+
+/* Losses [rows] and gradients [rows, classes] of logits [rows, classes]; labels are distributions of that shape. */
+static TARGET void NAME(cross_entropy)(const float *restrict logits, const float *restrict labels,
+                                       float *restrict losses, float *restrict grads, Py_ssize_t rows,
+                                       Py_ssize_t classes) {
+    for (Py_ssize_t n = 0; n < rows; n++, logits += classes, labels += classes, grads += classes) {
+        float most = NAME(largest)(logits, classes), total = NAME(exps)(logits, most, grads, classes);
+        float loss = 0, logarithm = logf(total), part = 1.0f / total;
+        for (Py_ssize_t c = 0; c < classes; c++) {
+            loss += labels[c] * (logarithm - (logits[c] - most));
+            grads[c] = grads[c] * part - labels[c];
+        }
+        losses[n] = loss;
+    }
+}
+
+/* The same for labels [rows] that are numbers of classes, each within [0, classes). */
+static TARGET void NAME(sparse_cross_entropy)(const float *restrict logits, const int64_t *restrict labels,
+                                              float *restrict losses, float *restrict grads, Py_ssize_t rows,
+                                              Py_ssize_t classes) {
+    for (Py_ssize_t n = 0; n < rows; n++, logits += classes, grads += classes) {
+        float most = NAME(largest)(logits, classes), total = NAME(exps)(logits, most, grads, classes);
+        float part = 1.0f / total;
+        losses[n] = logf(total) - (logits[labels[n]] - most);
+        for (Py_ssize_t c = 0; c < classes; c++) {
+            grads[c] *= part;
+        }
+        grads[labels[n]] -= 1.0f;
+    }
+}
+
+/* ---------------------------------------------------------------- rows of a matrix */
+
+/* out[index[i]] += rows[i], for each i in order; index is int64, each within [0, number of rows of out). */
+static TARGET void NAME(add_rows)(float *restrict out, const int64_t *restrict index, const float *restrict rows,
+                                  Py_ssize_t count, Py_ssize_t width) {
+    for (Py_ssize_t i = 0; i < count; i++, rows += width) {
+        float *to = out + index[i] * width;
+        for (Py_ssize_t k = 0; k < width; k++) {
+            to[k] += rows[k];
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- optimisers: kernels/training/optimizers.py */
+
+static TARGET void NAME(gradient_descent)(float *restrict var, const float *restrict grad, Py_ssize_t size,
+                                          float rate) {
+    for (Py_ssize_t i = 0; i < size; i++) {
+        var[i] -= grad[i] * rate;
+    }
+}
+
+static TARGET void NAME(momentum)(float *restrict var, float *restrict accum, const float *restrict grad,
+                                  Py_ssize_t size, float rate, float momentum, int nesterov) {
+    if (nesterov) {
+        for (Py_ssize_t i = 0; i < size; i++) {
+            accum[i] = accum[i] * momentum + grad[i];
+            var[i] -= (grad[i] + accum[i] * momentum) * rate;
+        }
+    } else {
+        for (Py_ssize_t i = 0; i < size; i++) {
+            accum[i] = accum[i] * momentum + grad[i];
+            var[i] -= accum[i] * rate;
+        }
+    }
+}
+
+static TARGET void NAME(adam)(float *restrict var, float *restrict m, float *restrict v, const float *restrict grad,
+                              Py_ssize_t size, float rate, float rest1, float rest2, float epsilon) {
+    for (Py_ssize_t i = 0; i < size; i++) {
+        m[i] += (grad[i] - m[i]) * rest1;
+        v[i] += (grad[i] * grad[i] - v[i]) * rest2;
+        var[i] -= m[i] * rate / (sqrtf(v[i]) + epsilon);
+    }
+}
+
+static TARGET void NAME(rms_prop)(float *restrict var, float *restrict ms, float *restrict mom,
+                                  const float *restrict grad, Py_ssize_t size, float rate, float rest, float momentum,
+                                  float epsilon) {
+    for (Py_ssize_t i = 0; i < size; i++) {
+        ms[i] += (grad[i] * grad[i] - ms[i]) * rest;
+        mom[i] = mom[i] * momentum + grad[i] * rate / sqrtf(ms[i] + epsilon);
+        var[i] -= mom[i];
+    }
+}
+
+static TARGET void NAME(adagrad)(float *restrict var, float *restrict accum, const float *restrict grad,
+                                 Py_ssize_t size, float rate) {
+    for (Py_ssize_t i = 0; i < size; i++) {
+        accum[i] += grad[i] * grad[i];
+        var[i] -= grad[i] * rate / sqrtf(accum[i]);
+    }
+}
+
+#undef LOAD
+#undef STORE
+#undef vector

@@ -1,0 +1,222 @@
+"""The loops in C: a kernel gives the same with them and with NumPy, and no loop reads or writes beyond its arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aexec import native
+from aexec.kernels.common.scattering import accumulate
+from aexec.kernels.training.optimizers import OPTIMISERS
+from tests.kernels.harness import run_op
+
+needs_loops = pytest.mark.skipif(native.loops is None, reason="aexec was installed without a C compiler")
+SIZES = st.integers(1, 9)
+PADDINGS = st.sampled_from(["SAME", "VALID"])
+SEEDS = st.integers(0, 2**32 - 1)
+# float32 has 24 bits; sums are taken in another order.
+NEAR = {"rtol": 2e-5, "atol": 2e-5}
+
+
+@contextmanager
+def without_loops() -> Iterator[None]:
+    loops, native.loops = native.loops, None
+    try:
+        yield
+    finally:
+        native.loops = loops
+
+
+def random(seed: int, *shape: int) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+
+
+def assert_both_agree(op: str, inputs: list[Any], *, exact: bool = False, **attrs: Any) -> None:
+    got = run_op(op, inputs, **attrs)
+    with without_loops():
+        wanted = run_op(op, inputs, **attrs)
+    pairs = zip(got, wanted, strict=True) if isinstance(got, tuple) else [(got, wanted)]
+    for one, other in pairs:
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, **({"rtol": 0, "atol": 0} if exact else NEAR))
+
+
+@needs_loops
+@given(SEEDS, st.tuples(SIZES, SIZES), st.tuples(st.integers(1, 4), st.integers(1, 4)), st.integers(1, 40), PADDINGS,
+       st.integers(1, 3), st.integers(1, 2), st.sampled_from([None, "Relu", "Relu6", "GeluExact", "Elu"]))  # fmt: skip
+def test_depthwise_convolution_is_that_of_numpy(
+    seed: int, image: tuple[int, int], window: tuple[int, int], depth: int, padding: str, stride: int, dilation: int,
+    activation: str | None,
+) -> None:  # fmt: skip
+    reach = [(size - 1) * dilation + 1 for size in window]
+    if padding == "VALID" and any(n < r for n, r in zip(image, reach, strict=True)):
+        return
+    x, weights = random(seed, 2, *image, depth), random(seed + 1, *window, depth, 1)
+    attrs = {"strides": [1, stride, stride, 1], "dilations": [1, dilation, dilation, 1], "padding": padding}
+    assert_both_agree("DepthwiseConv2dNative", [x, weights], **attrs)
+    ops = ["BiasAdd"] if activation is None else ["BiasAdd", activation]
+    fused = {"num_args": 1, "fused_ops": [op.encode() for op in ops]}
+    assert_both_agree("_FusedDepthwiseConv2dNative", [x, weights, [random(seed + 2, depth)]], **attrs, **fused)
+
+
+@needs_loops
+@given(SEEDS, st.tuples(SIZES, SIZES), st.tuples(st.integers(1, 4), st.integers(1, 4)), st.integers(1, 80), PADDINGS,
+       st.integers(1, 3), st.booleans())  # fmt: skip
+def test_max_pool_and_its_gradient_are_those_of_numpy(
+    seed: int, image: tuple[int, int], window: tuple[int, int], depth: int, padding: str, stride: int, nan: bool
+) -> None:
+    if padding == "VALID" and any(n < size for n, size in zip(image, window, strict=True)):
+        return
+    x = np.round(random(seed, 2, *image, depth))  # with equal numbers
+    if nan:
+        x[random(seed + 1, *x.shape) > 1] = np.nan
+    attrs = {"ksize": [1, *window, 1], "strides": [1, stride, stride, 1], "padding": padding}
+    assert_both_agree("MaxPool", [x], exact=True, **attrs)
+    pooled = run_op("MaxPool", [x], **attrs)
+    assert_both_agree("MaxPoolGrad", [x, pooled, random(seed + 2, *pooled.shape)], **attrs)
+
+
+@needs_loops
+@given(SEEDS, st.integers(1, 20), st.integers(1, 70), st.sampled_from([1.0, 50.0, np.inf]))
+def test_cross_entropies_are_those_of_numpy(seed: int, rows: int, classes: int, scale: float) -> None:
+    logits = random(seed, rows, classes)
+    if np.isinf(scale):
+        logits[random(seed + 3, rows, classes) > 1.5] = -np.inf
+    else:
+        logits *= np.float32(scale)
+    labels = np.abs(random(seed + 1, rows, classes))
+    assert_both_agree("SoftmaxCrossEntropyWithLogits", [logits, labels / labels.sum(axis=1, keepdims=True)])
+    assert_both_agree("SoftmaxCrossEntropyWithLogits", [logits[:1], labels])
+    for dtype in (np.int32, np.int64):
+        numbers = np.random.default_rng(seed + 2).integers(0, classes, rows).astype(dtype)
+        assert_both_agree("SparseSoftmaxCrossEntropyWithLogits", [logits, numbers])
+
+
+@needs_loops
+def test_error_function_is_that_of_numpy() -> None:
+    x = np.concatenate([np.linspace(-6, 6, 5001), [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40]]).astype(np.float32)
+    assert_both_agree("Erf", [x])
+
+
+@needs_loops
+@given(SEEDS, st.integers(1, 30), st.integers(0, 50), st.integers(1, 40))
+def test_rows_are_added_in_order(seed: int, of: int, count: int, width: int) -> None:
+    index, rows = np.random.default_rng(seed).integers(0, of, count), random(seed, count, width)
+    got, wanted = random(seed + 1, of, width), random(seed + 1, of, width)
+    accumulate(np.add, got, index, rows)
+    with without_loops():
+        accumulate(np.add, wanted, index, rows)
+    np.testing.assert_array_equal(got, wanted)
+
+
+SCALARS = {
+    "GradientDescent": {"alpha": 0.1},
+    "Momentum": {"lr": 0.1, "momentum": 0.9, "use_nesterov": False},
+    "Adam": {"beta1_power": 0.5, "beta2_power": 0.9, "lr": 0.1, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-6,
+             "use_nesterov": False},
+    "RMSProp": {"lr": 0.1, "rho": 0.9, "momentum": 0.8, "epsilon": 1e-6},
+    "Adagrad": {"lr": 0.1, "update_slots": True},
+}  # fmt: skip
+
+
+@needs_loops
+@pytest.mark.parametrize("name", [name for name, optimiser in OPTIMISERS.items() if optimiser.loop])
+@pytest.mark.parametrize("flag", [False, True])
+def test_update_is_that_of_the_formula(name: str, flag: bool) -> None:
+    optimiser = OPTIMISERS[name]
+    known = {
+        key: flag if isinstance(value, bool) else np.array(value, np.float32) for key, value in SCALARS[name].items()
+    }
+    grad = random(0, 7, 11)
+    got = [np.abs(random(i + 1, 7, 11)) + 0.1 for i in range(1 + len(optimiser.slots))]
+    wanted = [array.copy() for array in got]
+    optimiser.update(np, *got, grad=grad, **known)
+    optimiser.formula(np, *wanted, grad=grad, **known)
+    for one, other in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(one, other, **NEAR)
+
+
+@needs_loops
+def test_update_of_an_array_that_is_no_row_of_memory_takes_the_formula() -> None:
+    var, grad = np.zeros((4, 4), np.float32), random(0, 4, 4)
+    OPTIMISERS["GradientDescent"].update(np, var.T, grad=grad, alpha=np.float32(1))
+    np.testing.assert_array_equal(var, -grad.T)
+
+
+# One call of each loop, with the sizes that it needs: windows over 4 x 5 pixels of 3 channels, 2 x 2 taps, stride 1.
+WINDOWS = (4, 5, 2, 2, 1, 1, 1, 1, 4, 0, 0)
+CALLS: dict[str, tuple[Any, ...]] = {
+    "erfs": (("f", 6), ("f", 6)),
+    "finish": (("f", 6), ("f", 3), ("f", 6), 2, 3, 0.0, 6.0),
+    "depthwise": (("f", 60), ("f", 12), ("f", 36), WINDOWS, 3, 0, 3),
+    "max_pool": (("f", 60), ("f", 36), WINDOWS, 3, 0, 3),
+    "max_pool_grad": (("f", 60), ("f", 36), ("f", 60), WINDOWS, 3, 0, 3),
+    "cross_entropy": (("f", 6), ("f", 6), ("f", 2), ("f", 6), 2, 3),
+    "sparse_cross_entropy": (("f", 6), ("q", 2), ("f", 2), ("f", 6), 2, 3),
+    "add_rows": (("f", 12), ("q", 2), ("f", 6), 4, 2, 3),
+    "gradient_descent": (("f", 6), ("f", 6), 0.1),
+    "momentum": (("f", 6), ("f", 6), ("f", 6), 0.1, 0.9, False),
+    "adam": (("f", 6), ("f", 6), ("f", 6), ("f", 6), 0.1, 0.1, 0.1, 0.1),
+    "rms_prop": (("f", 6), ("f", 6), ("f", 6), ("f", 6), 0.1, 0.1, 0.1, 0.1),
+    "adagrad": (("f", 6), ("f", 6), ("f", 6), 0.1),
+}
+
+
+def made(arguments: tuple[Any, ...], short: int | None = None) -> list[Any]:
+    """The arguments, with arrays made; the one in place `short` lacks its last element."""
+    return [
+        np.zeros(a[1] - (i == short), a[0]) if isinstance(a, tuple) and isinstance(a[0], str) else a
+        for i, a in enumerate(arguments)
+    ]
+
+
+@needs_loops
+@pytest.mark.parametrize("name", CALLS)
+def test_loop_refuses_arrays_of_another_size(name: str) -> None:
+    loop, arguments = getattr(native.loops, name), CALLS[name]
+    loop(*made(arguments))
+    arrays = [i for i, a in enumerate(arguments) if isinstance(a, tuple) and isinstance(a[0], str)]
+    for short in arrays:
+        with pytest.raises(ValueError, match="bytes"):
+            loop(*made(arguments, short))
+    for at in arrays:
+        wrong = made(arguments)
+        wrong[at] = np.zeros((arguments[at][1], 2), arguments[at][0])[:, 0]
+        with pytest.raises((ValueError, BufferError)):
+            loop(*wrong)
+
+
+@needs_loops
+def test_loops_have_all_a_call_in_these_tests() -> None:
+    loops = {name for name in dir(native.loops) if not name.startswith("_") and name != "INSTRUCTIONS"}
+    assert loops == {*CALLS, "gelu"}
+
+
+@needs_loops
+@pytest.mark.parametrize("at", range(len(WINDOWS)))
+@pytest.mark.parametrize("value", [-(2**62), -1, 0, 2**31, 2**62])
+def test_windows_beyond_the_image_are_refused_or_stay_inside(at: int, value: int) -> None:
+    windows = tuple(value if i == at else number for i, number in enumerate(WINDOWS))
+    image, out = np.zeros(60, np.float32), np.zeros(36, np.float32)
+    try:
+        native.loops.max_pool(image, out, windows, 3, 0, 3)  # type: ignore[union-attr]
+    except ValueError:
+        return
+    assert set(out.tolist()) <= {0.0, float(np.finfo(np.float32).min)}
+
+
+@needs_loops
+@pytest.mark.parametrize("index", [-1, 4])
+def test_index_out_of_bounds_is_refused(index: int) -> None:
+    assert native.loops is not None
+    rows, bad = np.zeros(6, np.float32), np.array([0, index])
+    with pytest.raises(IndexError):
+        native.loops.add_rows(np.zeros(12, np.float32), bad, rows, 4, 2, 3)
+    with pytest.raises(IndexError):
+        native.loops.sparse_cross_entropy(np.zeros(8, np.float32), bad, rows[:2], np.zeros(8, np.float32), 2, 4)
