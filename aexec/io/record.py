@@ -19,7 +19,16 @@ from aexec.framework.memory.memory import available_memory
 from aexec.io.crc32c import masked_crc32c
 from aexec.io.files import open_regular, reporting, text_path
 
-__all__ = ["Compression", "Inflating", "Plain", "RecordReader", "RecordWriter", "read_records", "write_records"]
+__all__ = [
+    "Compression",
+    "Inflating",
+    "Plain",
+    "RecordReader",
+    "RecordWriter",
+    "opened",
+    "read_records",
+    "write_records",
+]
 
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
@@ -66,7 +75,7 @@ class RecordReader:
         self.path = text_path(path)
         kind = Compression.of(compression)
         self._file: BinaryIO = open_regular(self.path)
-        self._source = Plain(self._file) if kind is Compression.NONE else Inflating(self._file, kind)
+        self._source = opened(self._file, kind)
         self.offset = 0
 
     def read(self) -> bytes | None:
@@ -184,6 +193,11 @@ class Inflating:
             raise errors.InvalidArgumentError("Trying to read a compressed file backwards")
         while self._position < offset and self.read(min(_CHUNK, offset - self._position)):
             pass
+
+
+def opened(file: BinaryIO, compression: Compression) -> Plain | Inflating:
+    """The bytes of an open file, decompressed as they are read."""
+    return Plain(file) if compression is Compression.NONE else Inflating(file, compression)
 
 
 class RecordWriter:

@@ -6,14 +6,23 @@ file, the iterator those further on.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import closing
 
 from aexec.framework import errors
 from aexec.io.files import open_regular, read_file, reporting, text_path
-from aexec.io.record import Compression, Inflating, Plain, RecordReader
+from aexec.io.record import Compression, Inflating, Plain, RecordReader, opened
 
-__all__ = ["Record", "fixed_length_records", "identity", "text_lines", "tf_records", "whole_file"]
+__all__ = [
+    "Record",
+    "fixed_length_records",
+    "identity",
+    "text_lines",
+    "tf_records",
+    "whole_file",
+    "whole_fixed_length_records",
+]
 
 # Key and value.
 Record = tuple[bytes, bytes]
@@ -84,7 +93,7 @@ def fixed_length_records(
     """
     path = text_path(work)
     file = open_regular(path)
-    source = Plain(file) if compression is Compression.NONE else Inflating(file, compression)
+    source = opened(file, compression)
     try:
         with reporting(path):
             if _skip(source, header_bytes) < header_bytes:
@@ -110,6 +119,44 @@ def fixed_length_records(
                 window = window[hop:]
 
     return records()
+
+
+def whole_fixed_length_records(
+    path: bytes, record_bytes: int, *, header_bytes: int, footer_bytes: int, compression: Compression
+) -> Iterator[bytes]:
+    """Records of one length between header and footer, of a file that has nothing else.
+
+    Raises:
+        InvalidArgumentError: the body is not a multiple of the record's length, which is known when the file is opened.
+        DataLossError: the same for a compressed file, after its last whole record.
+    """
+
+    def refusal(length: int) -> str:
+        return (
+            f"Excluding the header ({header_bytes} bytes) and footer ({footer_bytes} bytes), input file "
+            f'"{name}" has body length {length} bytes, which is not an exact multiple of the record length '
+            f"({record_bytes} bytes)."
+        )
+
+    name = text_path(path)
+    file = open_regular(name)
+    with closing(file), reporting(name):
+        if compression is Compression.NONE:
+            length = os.fstat(file.fileno()).st_size - header_bytes - footer_bytes
+            if length < 0 or length % record_bytes:
+                raise errors.InvalidArgumentError(refusal(length))
+        source = opened(file, compression)
+        length = _skip(source, header_bytes) - header_bytes
+        window = source.read(footer_bytes)
+        length += len(window) - footer_bytes
+        while more := source.read(record_bytes):
+            length += len(more)
+            window += more
+            if len(more) == record_bytes:
+                yield window[:record_bytes]
+                window = window[record_bytes:]
+        if length < 0 or length % record_bytes:
+            raise errors.DataLossError(refusal(length))
 
 
 def _skip(source: Plain | Inflating, count: int) -> int:

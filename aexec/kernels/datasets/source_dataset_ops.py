@@ -38,8 +38,6 @@ def tensor_dataset(c: OpKernelConstruction) -> Compute:
 @kernel("TensorSliceDataset", cost=0)
 def tensor_slice_dataset(c: OpKernelConstruction) -> Compute:
     made = Made(c, "Toutput_types")
-    if c.attr("is_files"):
-        raise errors.UnimplementedError("TensorSliceDataset with is_files is for rewriters of graphs only")
 
     def compute(*components: Any) -> Any:
         for component in components:

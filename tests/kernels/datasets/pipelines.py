@@ -10,20 +10,23 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import os
 import sys
+import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["FAILURES", "PIPELINES", "RECORDED"]
+__all__ = ["FAILURES", "OF_FILES", "PIPELINES", "RECORDED"]
 
-RECORDED = Path(__file__).parent / "pipelines.json.gz"
+RECORDED = Path(__file__).resolve().parent / "pipelines.json.gz"
 # The most elements of a pass, and errors after which it is given up.
 MOST, MOST_ERRORS = 60, 3
 
-# Expressions in which `d` is tf.data.Dataset, `e` is tf.data.experimental, CAPTURED a tensor (100), and EXAMPLES a list
-# of serialised Examples.
+# Expressions in which `T` is tensorflow, `tf` its module compat.v1, `d` is tf.data.Dataset, `e` is
+# tf.data.experimental, CAPTURED a tensor (100), and EXAMPLES a list of serialised Examples.
 PIPELINES = {
     "range": "d.range(5)",
     "range_step": "d.range(10, 3, -2)",
@@ -101,6 +104,46 @@ FAILURES = {
 }
 
 
+# Pipelines that read the files of `_files`.
+OF_FILES = {
+    "lines": "tf.data.TextLineDataset(['lines.txt', 'empty.txt', 'lines.txt'])",
+    "lines_small": "tf.data.TextLineDataset('lines.txt', buffer_size=2)",
+    "lines_gzip": "tf.data.TextLineDataset('lines.gz', compression_type='GZIP')",
+    "lines_zlib": "tf.data.TextLineDataset('lines.z', compression_type='ZLIB')",
+    "lines_many": "tf.data.TextLineDataset('many.txt').skip(9990)",
+    "lines_unknown_compression": "tf.data.TextLineDataset('lines.txt', compression_type='FOO')",
+    "lines_negative": "tf.data.TextLineDataset('lines.txt', buffer_size=-1)",
+    "records": "tf.data.TFRecordDataset(['a.tfrecord', 'a.tfrecord'])",
+    "records_gzip": "tf.data.TFRecordDataset('gzip.tfrecord', compression_type='GZIP')",
+    "records_zlib": "tf.data.TFRecordDataset('zlib.tfrecord', compression_type='ZLIB', buffer_size=10)",
+    "records_cut": "tf.data.TFRecordDataset(['cut.tfrecord', 'a.tfrecord'])",
+    "records_bad": "tf.data.TFRecordDataset(['bad.tfrecord', 'a.tfrecord'])",
+    "records_bad_length": "tf.data.TFRecordDataset(['length.tfrecord', 'a.tfrecord'])",
+    "records_none": "tf.data.TFRecordDataset('lines.txt')",
+    "records_parallel": "tf.data.TFRecordDataset(['a.tfrecord', 'a.tfrecord'], num_parallel_reads=2)",
+    "records_ignored": "tf.data.TFRecordDataset(['bad.tfrecord', 'a.tfrecord']).apply(e.ignore_errors())",
+    "fixed": "tf.data.FixedLengthRecordDataset(['fixed.bin', 'fixed.bin'], 3, 2, 1)",
+    "fixed_zlib": "tf.data.FixedLengthRecordDataset('fixed.z', 3, 2, 1, compression_type='ZLIB')",
+    "fixed_odd_zlib": "tf.data.FixedLengthRecordDataset(['fixed.z', 'fixed.z'], 4, 2, 1, compression_type='ZLIB')",
+    "fixed_zero": "tf.data.FixedLengthRecordDataset('fixed.bin', 0)",
+    "fixed_empty": "tf.data.FixedLengthRecordDataset('empty.txt', 3)",
+    "matching": "d.list_files(['*.z', 'a*'], shuffle=False)",
+    "matching_none": "d.list_files('nothing*', shuffle=False)",
+    "csv": "e.CsvDataset('a.csv', [tf.int32, tf.float32, tf.string])",
+    "csv_defaults": "e.CsvDataset('a.csv', [[7], [0.5], ['none']], header=True)",
+    "csv_small_buffer": "e.CsvDataset('a.csv', [[7], [0.5], ['none']], header=True, buffer_size=3)",
+    "csv_columns": "e.CsvDataset('a.csv', [tf.int64, [b'x']], header=True, select_cols=[0, 2])",
+    "csv_excluded": "T.data.experimental.CsvDataset('a.csv', [tf.constant([3], tf.int64), [b'x']], header=True, exclude_cols=[1])",
+    "csv_missing_value": "e.CsvDataset('na.csv', [[1], [2.5]], na_value='NA')",
+    "csv_delimiter": "e.CsvDataset('semi.csv', [tf.int32, tf.float64], field_delim=';')",
+    "csv_no_quotes": "e.CsvDataset('quotes.csv', [tf.string, tf.string], use_quote_delim=False)",
+    "csv_quotes": "e.CsvDataset('quotes.csv', [tf.string, tf.string])",
+    "csv_ends": "e.CsvDataset('ends.csv', [[0], [0]])",
+    "csv_gzip": "e.CsvDataset('ends.csv.gz', [[0], [0]], compression_type='GZIP')",
+    "csv_empty_header": "e.CsvDataset(['empty.txt', 'ends.csv'], [[0], [0]], header=True)",
+    "csv_columns_bad": "e.CsvDataset('a.csv', [tf.int64, [b'x']], select_cols=[2, 0])",
+}
+
 # These cannot be in the function of a one-shot iterator, which captures nothing.
 CAPTURING = ("map_captured", "parse_example", "reduce", "shard_bad", "single", "sparse_slices")
 
@@ -111,6 +154,41 @@ def _example(tf: Any, floats: list[float], integers: list[int]) -> bytes:
         "b": tf.train.Feature(int64_list=tf.train.Int64List(value=integers)),
     }
     return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+
+
+def _records(tf: Any, name: str, compression: str, records: list[bytes]) -> None:
+    with tf.io.TFRecordWriter(name, options=compression) as writer:
+        for record in records:
+            writer.write(record)
+
+
+def _make_files(tf: Any) -> None:
+    """Write the files that `OF_FILES` reads into the current folder."""
+    texts = {
+        "empty.txt": b"",
+        "lines.txt": b"a\rb\r\nc\n\nlast",
+        "many.txt": b"".join(b"%d, of many\n" % number for number in range(10_000)),
+        "fixed.bin": b"HH" + b"abcdefghi" + b"F",
+        "a.csv": b'n,x,s\n1,2.5,a\n,,\r\n3,1e-3,"q ""u"" o\n,te"\nx,1,b\n4,y,c\n5,6\n6,7,8,9\n-8,+inf, d',
+        "na.csv": b"1,NA\nNA,2\n,\n",
+        "semi.csv": b"1;2\n3;4,5\n6;7",
+        "quotes.csv": b'a,"b"\n"c"d,e\nf"g,h\n"i,""",j\n"k,l\n',
+        "ends.csv": b"1,2\r3,4\n\r\n5,6\r\n\n7,",
+    }
+    for name, text in texts.items():
+        Path(name).write_bytes(text)
+    for name in ("lines", "ends.csv"):
+        text = texts["lines.txt" if name == "lines" else name]
+        Path(f"{name}.gz").write_bytes(gzip.compress(text, mtime=0))
+    Path("lines.z").write_bytes(zlib.compress(texts["lines.txt"]))
+    Path("fixed.z").write_bytes(zlib.compress(texts["fixed.bin"]))
+    records = [b"record %d" % number for number in range(5)]
+    for name, compression in (("a", ""), ("gzip", "GZIP"), ("zlib", "ZLIB")):
+        _records(tf, f"{name}.tfrecord", compression, records)
+    whole = Path("a.tfrecord").read_bytes()
+    Path("cut.tfrecord").write_bytes(whole[:-3])
+    Path("bad.tfrecord").write_bytes(whole.replace(b"record 2", b"record 0"))
+    Path("length.tfrecord").write_bytes(b"\xff" + whole[1:])
 
 
 def _encoded(value: Any) -> list[Any]:
@@ -140,9 +218,16 @@ def _pass(tf: Any, session: Any, initializer: str | None, fetches: list[str]) ->
     return {"elements": elements, "errors": failed}
 
 
-def _recorded(tf: Any, nest: Any, source: str, *, one_shot: bool) -> dict[str, Any]:
+def _recorded(tensorflow: Any, source: str, *, one_shot: bool) -> dict[str, Any]:
+    tf, nest = tensorflow.compat.v1, tensorflow.nest
     with tf.Graph().as_default() as graph, tf.Session() as session:
-        names = {"tf": tf, "d": tf.data.Dataset, "e": tf.data.experimental, "CAPTURED": tf.constant(100, tf.int64)}
+        names = {
+            "T": tensorflow,
+            "tf": tf,
+            "d": tf.data.Dataset,
+            "e": tf.data.experimental,
+            "CAPTURED": tf.constant(100, tf.int64),
+        }
         examples = [([1.0, 2.0], [3]), ([4.0, 5.0], [6, 7]), ([8.0, 9.0], [])]
         dataset = eval(source, {**names, "EXAMPLES": [_example(tf, *example) for example in examples]})
         if one_shot:
@@ -165,11 +250,15 @@ def _main() -> None:
     tf: Any = tensorflow.compat.v1
     tf.disable_eager_execution()
     recorded = {}
-    for name, source in {**PIPELINES, **FAILURES}.items():
-        recorded[name] = _recorded(tf, tensorflow.nest, source, one_shot=False)
-        if name not in CAPTURING:
-            recorded[f"{name}, one shot"] = _recorded(tf, tensorflow.nest, source, one_shot=True)
-    text = json.dumps(recorded, separators=(",", ":"), sort_keys=True)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        _make_files(tf)
+        files = {path.name: base64.b64encode(path.read_bytes()).decode() for path in Path().iterdir()}
+        for name, source in {**PIPELINES, **FAILURES, **OF_FILES}.items():
+            recorded[name] = _recorded(tensorflow, source, one_shot=False)
+            if name not in CAPTURING and name not in OF_FILES:
+                recorded[f"{name}, one shot"] = _recorded(tensorflow, source, one_shot=True)
+    text = json.dumps({"files": files, "pipelines": recorded}, separators=(",", ":"), sort_keys=True)
     RECORDED.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
     print(f"{len(recorded)} pipelines, {RECORDED.stat().st_size} bytes", file=sys.stderr)
 

@@ -1,8 +1,9 @@
 """Graphs with datasets that TensorFlow made, and the elements that it took from them: `pipelines.py`.
 
 They use the kernels of "datasets.batch_dataset_ops", "datasets.cache_dataset_ops", "datasets.counted_dataset_ops",
-"datasets.function_dataset_ops", "datasets.grouping_dataset_ops", "datasets.iterator_ops",
-"datasets.parallel_dataset_ops", "datasets.shuffle_dataset_ops" and "datasets.source_dataset_ops".
+"datasets.csv_dataset_ops", "datasets.file_dataset_ops", "datasets.function_dataset_ops",
+"datasets.grouping_dataset_ops", "datasets.iterator_ops", "datasets.parallel_dataset_ops",
+"datasets.shuffle_dataset_ops" and "datasets.source_dataset_ops".
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,10 @@ import pytest
 
 import aexec
 from aexec import errors
-from tests.kernels.datasets.pipelines import FAILURES, MOST, MOST_ERRORS, PIPELINES, RECORDED
+from tests.kernels.datasets.pipelines import FAILURES, MOST, MOST_ERRORS, OF_FILES, PIPELINES, RECORDED
 
-CASES: dict[str, Any] = json.loads(gzip.decompress(RECORDED.read_bytes()))
-
+_RECORDED: dict[str, Any] = json.loads(gzip.decompress(RECORDED.read_bytes()))
+CASES: dict[str, Any] = _RECORDED["pipelines"]
 
 # Ops of these have no kernels yet.
 LATER = ("dense_to_sparse", "parse_example", "rebatch")
@@ -56,9 +58,18 @@ async def _pass(session: aexec.Session, case: dict[str, Any]) -> tuple[list[Any]
 
 
 def test_every_pipeline_is_recorded() -> None:
-    assert {name.removesuffix(", one shot") for name in CASES} == {*PIPELINES, *FAILURES}
+    assert {name.removesuffix(", one shot") for name in CASES} == {*PIPELINES, *FAILURES, *OF_FILES}
 
 
+@pytest.fixture
+def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of the pipelines are in the current folder."""
+    for name, content in _RECORDED["files"].items():
+        (tmp_path / name).write_bytes(base64.b64decode(content))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("_files")
 @pytest.mark.parametrize("name", [name for name in CASES if not name.startswith(LATER)])
 async def test_elements_are_those_of_tensorflow(name: str) -> None:
     case = CASES[name]

@@ -1,0 +1,189 @@
+"""Datasets of what is in files: records, lines, and the names of files.
+
+Next to read: `aexec/resources/datasets/file_elements.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.shape import PartialTensorShape
+from aexec.io import text_records
+from aexec.io.files import reporting, text_path
+from aexec.io.matching import matching_files
+from aexec.io.record import Compression, RecordReader
+from aexec.io.record_source import whole_fixed_length_records
+from aexec.kernels.common.variants import boxed
+from aexec.kernels.datasets.arguments import integer, text
+from aexec.resources.datasets.dataset import Elements
+from aexec.resources.datasets.file_elements import DEFAULT_PIECE, FileElements, OpenFile, Outcome
+
+__all__ = ["names_of", "of_files", "piece_of"]
+
+# The dataset of a file's records.
+Records = Callable[[bytes], Iterable[bytes]]
+
+
+def names_of(filenames: Any) -> list[bytes]:
+    """The file names of an argument, a scalar or a vector.  Raises InvalidArgumentError for another shape."""
+    if filenames.ndim > 1:
+        raise errors.InvalidArgumentError("`filenames` must be a scalar or a vector.")
+    names: list[bytes] = filenames.reshape(-1).tolist()
+    return names
+
+
+def piece_of(buffer_size: int) -> int:
+    """The bytes to read at a time for a `buffer_size`, of which 0 is the default."""
+    return buffer_size or DEFAULT_PIECE
+
+
+def _compression(tensor: Any) -> Compression:
+    try:
+        return Compression.of(text(tensor, "compression_type"))
+    except errors.InvalidArgumentError:
+        raise errors.InvalidArgumentError("Unsupported compression_type.") from None
+
+
+def of_files(
+    c: OpKernelConstruction,
+    types: tuple[dtypes.DType, ...],
+    shapes: tuple[PartialTensorShape, ...],
+    files: list[OpenFile],
+    piece: int,
+) -> Any:
+    """The node's output: a dataset of the elements of files.
+
+    Args:
+        types, shapes: of an element's components.
+        files: opens each of the files.
+        piece: the bytes to read at a time.
+    """
+    return boxed(Elements(c.name, types, shapes, lambda one: FileElements(one, iter(files), piece)))
+
+
+def _of_records(c: OpKernelConstruction, files: list[OpenFile], buffer_size: int) -> Any:
+    return of_files(c, (dtypes.string,), (PartialTensorShape([]),), files, piece_of(buffer_size))
+
+
+def _files(names: list[bytes], records: Records) -> list[OpenFile]:
+    return [partial(_elements, records, name) for name in names]
+
+
+def _elements(records: Records, name: bytes) -> Generator[Outcome, None, None]:
+    for record in records(name):
+        yield (np.array(record, object),)
+
+
+def _not_negative(number: int, name: str, hint: str = "") -> int:
+    if number < 0:
+        raise errors.InvalidArgumentError(f"`{name}` must be >= 0{hint}")
+    return number
+
+
+@kernel("TextLineDataset", cost=0)
+def text_line_dataset(c: OpKernelConstruction) -> Compute:
+    def compute(filenames: Any, compression_type: Any, buffer_size: Any) -> Any:
+        names, compression = names_of(filenames), _compression(compression_type)
+        size = _not_negative(integer(buffer_size, "buffer_size"), "buffer_size", " (0 == default)")
+        return _of_records(c, _files(names, partial(text_records.lines, compression=compression)), size)
+
+    return compute
+
+
+def _record_compression(tensor: Any) -> Compression:
+    """As TensorFlow does for these files, take an unknown name for no compression."""
+    try:
+        return _compression(tensor)
+    except errors.InvalidArgumentError:
+        return Compression.NONE
+
+
+def _records(name: bytes, compression: Compression, offset: int = 0) -> Iterator[bytes]:
+    with RecordReader(name, compression) as reader:
+        if offset:
+            reader.seek(offset)
+        yield from reader
+
+
+@kernel("TFRecordDataset", "TFRecordDatasetV2", cost=0)
+def tf_record_dataset(c: OpKernelConstruction) -> Compute:
+    """Records of each file from its start, or from its byte offset."""
+
+    def compute(filenames: Any, compression_type: Any, buffer_size: Any, byte_offsets: Any = None) -> Any:
+        names, compression = names_of(filenames), _record_compression(compression_type)
+        size = max(0, integer(buffer_size, "buffer_size"))
+        if byte_offsets is None or not byte_offsets.size:
+            return _of_records(c, _files(names, partial(_records, compression=compression)), size)
+        if byte_offsets.ndim > 1:
+            raise errors.InvalidArgumentError("`byte_offsets` must be a scalar or a vector.")
+        if byte_offsets.size != len(names):
+            raise errors.InvalidArgumentError("`byte_offsets` must be of same size as `filenames`")
+        offsets = [_not_negative(int(offset), "byte_offsets") for offset in byte_offsets.reshape(-1)]
+        files: list[OpenFile] = [
+            partial(_elements, partial(_records, compression=compression, offset=offset), name)
+            for name, offset in zip(names, offsets, strict=True)
+        ]
+        return _of_records(c, files, size)
+
+    return compute
+
+
+@kernel("FixedLengthRecordDataset", "FixedLengthRecordDatasetV2", cost=0)
+def fixed_length_record_dataset(c: OpKernelConstruction) -> Compute:
+    def compute(
+        filenames: Any,
+        header_bytes: Any,
+        record_bytes: Any,
+        footer_bytes: Any,
+        buffer_size: Any,
+        compression_type: Any = None,
+    ) -> Any:
+        names = names_of(filenames)
+        header = _not_negative(integer(header_bytes, "header_bytes"), "header_bytes")
+        size = integer(record_bytes, "record_bytes")
+        if size <= 0:
+            raise errors.InvalidArgumentError("`record_bytes` must be > 0")
+        footer = _not_negative(integer(footer_bytes, "footer_bytes"), "footer_bytes")
+        buffer = _not_negative(integer(buffer_size, "buffer_size"), "buffer_size")
+        compression = Compression.NONE if compression_type is None else _compression(compression_type)
+        records = partial(
+            whole_fixed_length_records,
+            record_bytes=size,
+            header_bytes=header,
+            footer_bytes=footer,
+            compression=compression,
+        )
+        return _of_records(c, _files(names, records), buffer)
+
+    return compute
+
+
+@kernel("MatchingFilesDataset", "ExperimentalMatchingFilesDataset", cost=0)
+def matching_files_dataset(c: OpKernelConstruction) -> Compute:
+    """The names of the files, not folders, that match each pattern, sorted; an error if none matches any."""
+
+    def compute(patterns: Any) -> Any:
+        names = patterns.reshape(-1).tolist()
+        return _of_records(c, [partial(_matching, names)], 0)
+
+    return compute
+
+
+def _matching(patterns: list[bytes]) -> Generator[Outcome, None, None]:
+    found = False
+    for pattern in map(text_path, patterns):
+        with reporting(pattern):
+            for name in matching_files(pattern):
+                if not os.path.isdir(name):
+                    found = True
+                    yield (np.array(os.fsencode(name if os.path.dirname(name) else f"./{name}"), object),)
+    if not found:
+        raise errors.NotFoundError("Don't find any matched files")
