@@ -22,6 +22,8 @@ from aexec.resources.datasets.dataset import (
     dataset_of,
 )
 
+__all__ = ["sharded"]
+
 
 class _Repeated(DatasetIterator):
     """Begins anew when the input has ended, `count` times, or for ever if that is negative.
@@ -182,11 +184,20 @@ def shard_dataset(c: OpKernelConstruction) -> Compute:
             )
         if not 0 <= number < shards:
             raise errors.InvalidArgumentError(f"Index must be between 0 and {shards - 1} (currently index = {number}).")
-        elements = source.cardinality()
-        total = elements if elements < 0 else max(0, -((number - elements) // shards))
-        return made.of(lambda one: _Shard(one.begin(source), shards, number, required=required), total)
+        return sharded(made, source, shards, number, required=required)
 
     return compute
+
+
+def sharded(made: Made, source: Dataset, shards: int, number: int, *, required: bool = False) -> Any:
+    """A node's output: each `shards`-th element, beginning with the one of this number.
+
+    Args:
+        required: a dataset without any is an error.
+    """
+    elements = source.cardinality()
+    total = elements if elements < 0 else max(0, -((number - elements) // shards))
+    return made.of(lambda one: _Shard(one.begin(source), shards, number, required=required), total)
 
 
 class _Concatenated(DatasetIterator):
@@ -315,6 +326,8 @@ for _op in (
     *("ExperimentalAssertNextDataset", "AssertPrevDataset", "NonSerializableDataset"),
     *("ExperimentalNonSerializableDataset", "MaxIntraOpParallelismDataset", "PrivateThreadPoolDataset"),
     *("ExperimentalMaxIntraOpParallelismDataset", "ExperimentalPrivateThreadPoolDataset"),
+    *("ThreadPoolDataset", "ExperimentalThreadPoolDataset", "LatencyStatsDataset", "ExperimentalLatencyStatsDataset"),
+    *("BytesProducedStatsDataset", "ExperimentalBytesProducedStatsDataset"),
 ):
     kernel(_op, cost=0)(_same)
 

@@ -20,6 +20,8 @@ from aexec.kernels.datasets.batch_dataset_ops import Batched, batch_size_of, num
 from aexec.kernels.datasets.function_dataset_ops import Call, Interleaved
 from aexec.resources.datasets.dataset import UNKNOWN, DatasetIterator, Element, Pass, Turns, dataset_of
 
+__all__ = ["Ahead", "in_flight"]
+
 _AUTOTUNE = -1
 # The most calls at once of one dataset, and the most elements ahead of each dataset that is interleaved.
 _MOST_CALLS = 1024
@@ -48,7 +50,7 @@ class _Place:
         self.is_ready = False
 
 
-class _Ahead(DatasetIterator):
+class Ahead(DatasetIterator):
     """Makes elements in the background before they are asked for.
 
     One task takes elements from the input; without a function they are the results, with one each call has a task.
@@ -172,7 +174,7 @@ async def _outcome(awaitable: Awaitable[Element | None]) -> _Outcome:
         return error
 
 
-def _in_flight(tensor: Any) -> int:
+def in_flight(tensor: Any) -> int:
     """The number of calls at once, a scalar argument."""
     number = integer(tensor, "num_parallel_calls")
     if number == _AUTOTUNE:
@@ -188,10 +190,10 @@ def parallel_map_dataset(c: OpKernelConstruction) -> Compute:
 
     def compute(tensor: Any, *others: Any) -> Any:
         *captured, num_parallel_calls = others
-        source, limit = dataset_of(tensor), _in_flight(num_parallel_calls)
+        source, limit = dataset_of(tensor), in_flight(num_parallel_calls)
         call = function.with_captured(source.types, captured)
         count = source.cardinality() if preserves else UNKNOWN
-        return made.of(lambda one: _Ahead(one, one.begin(source), limit, call, preserves=preserves), count)
+        return made.of(lambda one: Ahead(one, one.begin(source), limit, call, preserves=preserves), count)
 
     return compute
 
@@ -203,13 +205,13 @@ def map_and_batch_dataset(c: OpKernelConstruction) -> Compute:
 
     def compute(tensor: Any, *others: Any) -> Any:
         *captured, batch_size, num_parallel_calls, drop_remainder = others
-        source, limit = dataset_of(tensor), _in_flight(num_parallel_calls)
+        source, limit = dataset_of(tensor), in_flight(num_parallel_calls)
         size, drops = batch_size_of(batch_size), flag(drop_remainder, "drop_remainder")
         call = function.with_captured(source.types, captured)
         count = num_batches(source.cardinality(), size, drops_rest=drops) if preserves else UNKNOWN
 
         def make(one: Pass) -> DatasetIterator:
-            mapped = one.adopt(_Ahead(one, one.begin(source), limit, call, preserves=preserves))
+            mapped = one.adopt(Ahead(one, one.begin(source), limit, call, preserves=preserves))
             return Batched(one, mapped, size, joined, drops_rest=drops)
 
         return made.of(make, count)
@@ -228,7 +230,7 @@ class _InterleavedAhead(Interleaved):
 
     def opened(self, tensor: Any) -> DatasetIterator:
         elements = super().opened(tensor)
-        return self.one.adopt(_Ahead(self.one, elements, self._limit))
+        return self.one.adopt(Ahead(self.one, elements, self._limit))
 
 
 def _parallel_interleave(number: int) -> Any:

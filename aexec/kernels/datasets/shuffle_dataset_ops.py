@@ -235,3 +235,17 @@ def random_dataset(c: OpKernelConstruction) -> Compute:
         return made.of(lambda _: _Random(seeds), INFINITE)
 
     return compute
+
+
+@kernel("RandomDatasetV2", cost=0)
+def random_dataset_of_generator(c: OpKernelConstruction) -> Compute:
+    """Each pass has the generator's next seeds if the node says so, or else the same."""
+    made, rerandomizes = Made(c), c.attr("rerandomize_each_iteration")
+    c.need_context()
+
+    def compute(context: OpKernelContext, seed: Any, seed2: Any, handle: Any) -> Any:
+        generator = _generator(context, handle)
+        seeds = chosen_seeds(integer(seed, "seed"), integer(seed2, "seed2"))
+        return made.of(lambda _: _Random(generator.next_seeds() if rerandomizes else seeds), INFINITE)
+
+    return compute

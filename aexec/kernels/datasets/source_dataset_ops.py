@@ -59,6 +59,20 @@ def _slices(components: tuple[Any, ...], count: int) -> Iterator[Element]:
         yield tuple([component[index, ...] for component in components])
 
 
+@kernel("ListDataset", cost=0)
+def list_dataset(c: OpKernelConstruction) -> Compute:
+    """Elements whose components are side by side in one list of tensors; what is too little for one is left out."""
+    made = Made(c)
+
+    def compute(*tensors: Any) -> Any:
+        width = len(made.types)
+        count = len(tensors) // width
+        elements = [tensors[number * width : (number + 1) * width] for number in range(count)]
+        return made.of(lambda _: Listed(iter(elements)), count)
+
+    return compute
+
+
 @kernel("RangeDataset", cost=0)
 def range_dataset(c: OpKernelConstruction) -> Compute:
     made = Made(c)

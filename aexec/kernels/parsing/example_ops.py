@@ -23,7 +23,7 @@ from aexec.kernels.common.strings import string_cost, values_of
 from aexec.kernels.parsing import example_records as example
 from aexec.kernels.parsing.example_records import DenseFeature, Features
 
-__all__: list[str] = []
+__all__ = ["ParsedExamples", "parse_ns"]
 
 _EXAMPLE_NS, _FEATURE_NS, _BYTE_NS = 2_000.0, 900.0, 5.0
 # Least bytes to read an example; nanoseconds for its values of one feature.
@@ -33,13 +33,15 @@ _RECORD_BYTES, _ROW_NS = 1500, 500.0
 def _cost(features: Callable[..., int]) -> Callable[..., float]:
     """Nanoseconds; `features` computes from the inputs how many features are parsed."""
 
-    def cost(serialized: Any, *rest: Any) -> float:
-        return string_cost(_EXAMPLE_NS + _FEATURE_NS * features(*rest), _BYTE_NS)(serialized)
-
-    return cost
+    return lambda serialized, *rest: parse_ns(serialized, features(*rest))
 
 
-class _Batch:
+def parse_ns(serialized: Any, num_features: int) -> float:
+    """Estimated nanoseconds to parse serialised examples."""
+    return string_cost(_EXAMPLE_NS + _FEATURE_NS * num_features, _BYTE_NS)(serialized)
+
+
+class ParsedExamples:
     """Serialised examples, parsed, with their names for messages."""
 
     def __init__(self, serialized: Any, names: Any) -> None:
@@ -184,7 +186,7 @@ class _Parser:
         return example.dense_features(example.key_texts(keys), self.dense_types, self.dense_shapes, defaults)
 
     def batch(
-        self, batch: _Batch, sparse: Sequence[bytes], dense: Sequence[DenseFeature], ragged: Sequence[bytes]
+        self, batch: ParsedExamples, sparse: Sequence[bytes], dense: Sequence[DenseFeature], ragged: Sequence[bytes]
     ) -> Any:
         """Outputs for a batch."""
         dense_values = [batch.dense(f, allocate) for f, allocate in zip(dense, self._allocate, strict=True)]
@@ -242,7 +244,7 @@ def parse_example(c: OpKernelConstruction) -> Compute:
                 f"Expected serialized to be a vector, got shape: {shape_text(serialized.shape)}"
             )
         features = parser.dense_features([key.item() for key in dense], defaults)
-        return parser.batch(_Batch(serialized, names), [key.item() for key in sparse], features, ())
+        return parser.batch(ParsedExamples(serialized, names), [key.item() for key in sparse], features, ())
 
     return compute
 
@@ -267,7 +269,7 @@ def parse_example_v2(c: OpKernelConstruction) -> Compute:
                 )
         features = parser.dense_features(values_of(dense), defaults)
         if serialized.ndim:
-            return parser.batch(_Batch(serialized, names), values_of(sparse), features, values_of(ragged))
+            return parser.batch(ParsedExamples(serialized, names), values_of(sparse), features, values_of(ragged))
         return parser.single(serialized.item(), values_of(sparse), features, values_of(ragged))
 
     return compute

@@ -25,10 +25,11 @@ _READS = """
 # Create a resource that the graph declares, empty, unless it exists; ops that create queues do the same.
 _MAKES = """
     AnonymousHashTable AnonymousMutableDenseHashTable AnonymousMutableHashTable AnonymousMutableHashTableOfTensors
-    Barrier ConditionalAccumulator FakeQueue HashTable HashTableV2 IdentityReader IdentityReaderV2 Iterator
-    IteratorV2 MutableDenseHashTable MutableDenseHashTableV2 MutableHashTable MutableHashTableOfTensors
-    MutableHashTableOfTensorsV2 MutableHashTableV2 MutexV2 OneShotIterator ResourceConditionalAccumulator
-    SparseConditionalAccumulator SummaryWriter VarHandleOp Variable VariableV2 _VarHandlesOp
+    Barrier ConditionalAccumulator ExperimentalThreadPoolHandle FakeQueue HashTable HashTableV2 IdentityReader
+    IdentityReaderV2 Iterator IteratorV2 MutableDenseHashTable MutableDenseHashTableV2 MutableHashTable
+    MutableHashTableOfTensors MutableHashTableOfTensorsV2 MutableHashTableV2 MutexV2 OneShotIterator
+    ResourceConditionalAccumulator SparseConditionalAccumulator SummaryWriter ThreadPoolHandle VarHandleOp Variable
+    VariableV2 _VarHandlesOp
 """
 # Work on resources that end with the step.
 _OF_THE_STEP = """
@@ -50,10 +51,13 @@ _DRAWS = """
 # Are stateful only so that they are not folded or shared; or pass on a reference; or call functions, which are checked
 # themselves.
 _PASSES_ON = """
-    Assert Case CheckNumerics CheckNumericsV2 DatasetToSingleElement DeepCopy Empty
-    ExperimentalGroupByReducerDataset ExperimentalRandomDataset GroupByReducerDataset GuaranteeConst If Print
-    PrintV2 RandomDataset RangeDataset ReduceDataset RefIdentity RefSelect RemoteCall StatefulPartitionedCall
-    TensorDataset TensorSliceDataset Timestamp While _Arg _If _Retval _While
+    Assert CSVDataset CSVDatasetV2 Case CheckNumerics CheckNumericsV2 DatasetToSingleElement DeepCopy Empty
+    ExperimentalCSVDataset ExperimentalGroupByReducerDataset ExperimentalMatchingFilesDataset ExperimentalRandomDataset
+    ExperimentalThreadPoolDataset FixedLengthRecordDataset FixedLengthRecordDatasetV2 GroupByReducerDataset
+    GuaranteeConst If ListDataset MatchingFilesDataset Print PrintV2 RandomDataset RandomDatasetV2 RangeDataset
+    ReduceDataset RefIdentity RefSelect RemoteCall SparseTensorSliceDataset StatefulPartitionedCall TFRecordDataset
+    TFRecordDatasetV2 TensorDataset TensorSliceDataset TextLineDataset ThreadPoolDataset Timestamp While _Arg _If
+    _Retval _While
 """
 CHANGES_NOTHING = frozenset(" ".join((_READS, _MAKES, _OF_THE_STEP, _DRAWS, _PASSES_ON)).split())
 

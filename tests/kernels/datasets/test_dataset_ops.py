@@ -28,13 +28,14 @@ from tests.support.programs.functions import function_def
 
 VECTOR = PartialTensorShape([None])
 # Ops that TensorFlow wrote into the graphs of `pipelines.json.gz`.
-IN_PIPELINES = """AssertCardinalityDataset BatchDatasetV2 CacheDataset ConcatenateDataset DatasetToSingleElement
-DirectedInterleaveDataset ExperimentalGroupByReducerDataset FilterDataset FlatMapDataset GroupByWindowDataset
-IgnoreErrorsDataset InterleaveDataset IteratorGetNext IteratorToStringHandle IteratorV2 MakeIterator MapAndBatchDataset
-MapDataset OneShotIterator PaddedBatchDatasetV2 ParallelInterleaveDatasetV4 ParallelMapDatasetV2 PrefetchDataset
-RandomDataset RangeDataset ReduceDataset RepeatDataset RewriteDataset ScanDataset ShardDataset ShuffleAndRepeatDataset
-ShuffleDataset SkipDataset TakeDataset TakeWhileDataset TensorDataset TensorSliceDataset UnbatchDataset UniqueDataset
-WindowDataset ZipDataset""".split()
+IN_PIPELINES = """AssertCardinalityDataset BatchDatasetV2 CSVDatasetV2 CacheDataset ConcatenateDataset
+DatasetToSingleElement DenseToSparseBatchDataset DirectedInterleaveDataset ExperimentalGroupByReducerDataset
+FilterDataset FixedLengthRecordDatasetV2 FlatMapDataset GroupByWindowDataset IgnoreErrorsDataset InterleaveDataset
+IteratorGetNext IteratorToStringHandle IteratorV2 LegacyParallelInterleaveDatasetV2 MakeIterator MapAndBatchDataset
+MapDataset OneShotIterator PaddedBatchDatasetV2 ParallelInterleaveDatasetV4 ParallelMapDatasetV2 ParseExampleDatasetV2
+PrefetchDataset RandomDataset RangeDataset RebatchDatasetV2 ReduceDataset RepeatDataset RewriteDataset ScanDataset
+ShardDataset ShuffleAndRepeatDataset ShuffleDataset SkipDataset TFRecordDataset TakeDataset TakeWhileDataset
+TensorDataset TensorSliceDataset TextLineDataset UnbatchDataset UniqueDataset WindowDataset ZipDataset""".split()
 
 TWICE = function_def("Twice(x: int64) -> y: int64", body=[("n", "AddV2", ["x", "x"], {"T": int64})], ret={"y": "n:z:0"})
 IS_ODD = function_def(
@@ -78,6 +79,8 @@ SAME = (
     *("ExperimentalMaxIntraOpParallelismDataset", "ExperimentalNonSerializableDataset", "OptimizeDataset"),
     *("ExperimentalPrivateThreadPoolDataset", "MaxIntraOpParallelismDataset", "NonSerializableDataset"),
     *("OptimizeDatasetV2", "OptionsDataset", "PrivateThreadPoolDataset"),
+    *("LatencyStatsDataset", "ExperimentalLatencyStatsDataset", "ThreadPoolDataset", "ExperimentalThreadPoolDataset"),
+    *("BytesProducedStatsDataset", "ExperimentalBytesProducedStatsDataset"),
 )
 
 
@@ -95,7 +98,7 @@ async def elements(g: DatasetGraph, dataset: str, shape: Any = SCALAR) -> list[A
 
 def test_every_kernel_is_tested() -> None:
     used: set[str] = set()
-    for case in json.loads(gzip.decompress(RECORDED.read_bytes())).values():
+    for case in json.loads(gzip.decompress(RECORDED.read_bytes()))["pipelines"].values():
         graph = proto.GraphDef.FromString(base64.b64decode(case["graph"]))
         used |= {node.op for node in graph.node}
         used |= {node.op for function in graph.library.function for node in function.node_def}
@@ -109,6 +112,10 @@ async def test_advice_to_tensorflows_runtime_changes_no_element(op: str) -> None
     source = g.numbers(3)
     if op == "OptimizeDatasetV2":
         inputs = [g.const(name, [b"noop"]) for name in ("on", "off", "default")]
+    elif op.endswith("StatsDataset"):
+        inputs = [g.const("tag", b"tag")]
+    elif op.removeprefix("Experimental") == "ThreadPoolDataset":
+        inputs = [g("threads", op.replace("Dataset", "Handle"), num_threads=2, display_name=b"threads")]
     elif "Assert" in op or op == "OptimizeDataset":
         inputs = [g.const("names", [b"noop"])]
     else:

@@ -3,7 +3,8 @@
 They use the kernels of "datasets.batch_dataset_ops", "datasets.cache_dataset_ops", "datasets.counted_dataset_ops",
 "datasets.csv_dataset_ops", "datasets.file_dataset_ops", "datasets.function_dataset_ops",
 "datasets.grouping_dataset_ops", "datasets.iterator_ops", "datasets.parallel_dataset_ops",
-"datasets.shuffle_dataset_ops" and "datasets.source_dataset_ops".
+"datasets.parse_dataset_ops", "datasets.rebatch_dataset_ops", "datasets.shuffle_dataset_ops",
+"datasets.sparse_dataset_ops" and "datasets.source_dataset_ops".
 """
 
 from __future__ import annotations
@@ -23,9 +24,6 @@ from tests.kernels.datasets.pipelines import FAILURES, MOST, MOST_ERRORS, OF_FIL
 
 _RECORDED: dict[str, Any] = json.loads(gzip.decompress(RECORDED.read_bytes()))
 CASES: dict[str, Any] = _RECORDED["pipelines"]
-
-# Ops of these have no kernels yet.
-LATER = ("dense_to_sparse", "parse_example", "rebatch")
 
 
 def _decoded(value: list[Any]) -> np.ndarray[Any, Any]:
@@ -70,7 +68,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_files")
-@pytest.mark.parametrize("name", [name for name in CASES if not name.startswith(LATER)])
+@pytest.mark.parametrize("name", CASES)
 async def test_elements_are_those_of_tensorflow(name: str) -> None:
     case = CASES[name]
     async with aexec.Session(base64.b64decode(case["graph"])) as session:

@@ -35,6 +35,7 @@ MODULES: dict[str, set[str] | str] = {
     "control_flow/collective_exchange.py": "waits for the other members",
     "control_flow/collective_ops.py": "waits for the other members",
     "datasets/arguments.py": "knows that a call was cancelled",
+    "datasets/choosing_dataset_ops.py": "waits between elements",
     "datasets/csv_dataset_ops.py": set(ops_of("datasets.csv_dataset_ops")),
     "datasets/file_dataset_ops.py": set(ops_of("datasets.file_dataset_ops")),
     "datasets/iterator_ops.py": "waits for the dataset of an iterator",
