@@ -55,7 +55,7 @@ def make_app(config: ServerConfig | None = None) -> web.Application:
 
     spans = [] if server.spans is None else [server.spans.middleware()]
     app = web.Application(
-        middlewares=[*spans, errors_as_responses(server.door.check_out, ended)],
+        middlewares=[*spans, errors_as_responses(server.door.check_out, ended, lambda: server.leaving)],
         client_max_size=server.config.max_body_bytes + 1,
         # Bodies are decompressed by our own code, within limits.
         handler_args={"handler_cancellation": True, "auto_decompress": False, "logger": http_logger},
@@ -112,7 +112,7 @@ async def _open_sessions(app: web.Application) -> AsyncIterator[None]:
     if not in_host:
         tasks.append(asyncio.create_task(server.history.watch(), name="keep figures of the last hour"))
     yield
-    server.draining = True
+    server.leaving = server.draining = True
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
@@ -126,7 +126,7 @@ async def _open_sessions(app: web.Application) -> AsyncIterator[None]:
 async def _cancel_runs(app: web.Application) -> None:
     """Connections end after this: nobody could read a result any more."""
     server = app[SERVER]
-    server.draining = True
+    server.leaving = server.draining = True
     server.sessions.cancel_all("shutdown")
 
 

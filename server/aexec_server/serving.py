@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import faulthandler
+import os
+import signal
 from collections.abc import Callable
 
 from aiohttp import web
@@ -12,6 +14,7 @@ from aexec.hosting import is_loopback
 from aexec_server import aiohttp_seam
 from aexec_server.app import make_app
 from aexec_server.connections.listening import GRACE_SECONDS, run_on_loop, serve_app, stop_signals
+from aexec_server.connections.service_manager import ServiceManager
 from aexec_server.core.server_state import SERVER
 from aexec_server.hosts.front import run_front
 from aexec_server.models.own_folders import remove_abandoned_folders
@@ -26,13 +29,18 @@ def serve(config: ServerConfig, *, on_ready: Callable[[str], object] | None = No
     """Serve until a signal comes, on uvloop if it is installed.  Arguments as for `run_server`.
 
     This function assumes that the process is the server's own: it raises the limit on open files, and hence on
-    connections, as far as the system allows, and the process ends within `GRACE_SECONDS` after `unready_seconds` and
+    connections, as far as the system allows, a service manager may pass its sockets (`service_manager.py`), SIGHUP
+    never ends it, and the process ends within `GRACE_SECONDS` after `unready_seconds` and
     `drain_seconds`, even if a thread is still in a kernel that cannot be stopped. In that case the exit status is 1,
     and the stacks of the threads are written to standard error.
     """
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the server listens: nothing was read that may have changed
+    manager = ServiceManager.of_process(os.environ)
+    config = manager.at_its_address(config)
     raise_file_limit()
     remove_abandoned_folders()
-    run_on_loop(_run(config, on_ready, None, lambda told: _end_within(config, told)))
+    run_on_loop(_run(config, on_ready, None, lambda told: _end_within(config, told), manager))
 
 
 def _end_within(config: ServerConfig, told: int) -> None:
@@ -65,7 +73,7 @@ async def run_server(
             part that guards it against them (`aiohttp_seam.py`).
         InvalidArgumentError: `app` has settings that ask for session hosts.
     """
-    await _run(config, on_ready, app, lambda _: None)
+    await _run(config, on_ready, app, lambda _: None, ServiceManager())
 
 
 async def _run(
@@ -73,6 +81,7 @@ async def _run(
     on_ready: Callable[[str], object] | None,
     app: web.Application | None,
     on_signal: Callable[[int], object],
+    manager: ServiceManager,
 ) -> None:
     if app is not None:
         config = app[SERVER].config
@@ -85,9 +94,9 @@ async def _run(
     aiohttp_seam.check_parts(exposed=not is_loopback(config.host))
     with stop_signals(on_signal) as stop:
         if config.has_hosts:
-            await run_front(config, stop, on_ready or _ignore)
+            await run_front(config, stop, on_ready or _ignore, manager)
             return
-        await serve_app(app or make_app(config), stop, on_ready or _ignore)
+        await serve_app(app or make_app(config), stop, on_ready or _ignore, manager=manager)
 
 
 def _ignore(address: str) -> None:

@@ -94,7 +94,8 @@ async def test_runs_may_end_while_draining() -> None:
     async with Running(graphs={"s": gate_graph(gate).graph()}, drain_seconds=30) as running:
         run = asyncio.create_task(running.run("s", fetches=["y"]))
         await gate.entered.wait()
-        await running.get("/livez")  # a second connection, that stays
+        # Two more connections, each for one request: whoever is answered now is sent elsewhere.
+        await asyncio.gather(running.get("/livez"), running.get("/livez"))
         tell()
         await until(lambda: running.server.draining)
         assert await running.get("/readyz") == 503

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,13 @@ __all__ = ["Answer", "ServerProcess", "Watch"]
 
 ROOT = Path(__file__).parents[2]
 _MARK = "AEXEC_TEST_SERVER"
+# Becomes a command that has the socket with this number as its third file, as sd_listen_fds(3) says.
+_PASS_ON = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ |= {"LISTEN_FDS": "1", "LISTEN_PID": str(os.getpid())}
+os.execv(sys.argv[2], sys.argv[2:])
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +80,8 @@ class ServerProcess:
         folder: for its log.
         watch: True to watch it from another process, which is a client too.
         first: a folder that comes first in Python's module path.
+        socket: a listening socket that it gets as a service manager passes it; `port` must then be its port.
+        environment: variables besides those of this process.
         options: flags: `drain="2s"` is `--drain 2s`, True is a flag without a value, a list repeats a flag.
 
     Attributes:
@@ -82,7 +91,16 @@ class ServerProcess:
         expected_status: the exit status that `stop` expects.
     """
 
-    def __init__(self, folder: Path, *, watch: bool = True, first: Path | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        watch: bool = True,
+        first: Path | None = None,
+        socket: socket.socket | None = None,
+        environment: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
         self.log_path = folder / "log"
         # Not in `folder`, whose path may be too long for Unix sockets.
         self.temporary = Path(tempfile.mkdtemp(prefix="aexec-test-"))
@@ -92,14 +110,20 @@ class ServerProcess:
         self._told = False
         self._killed = False
         self._token = f"{os.getpid()}-{folder}"
-        environment = os.environ | {
+        variables = os.environ | {
             "PYTHONPATH": os.pathsep.join(map(str, ([first] if first else []) + [ROOT, ROOT / "server"])),
             "TMPDIR": str(self.temporary),
             _MARK: self._token,
+            **(environment or {}),
         }
         command = [sys.executable, "-m", "aexec", "serve", "--port", "0", *_flags(options)]
+        passed = [] if socket is None else [socket.fileno()]
+        if passed:
+            command = [sys.executable, "-S", "-c", _PASS_ON, str(passed[0]), *command]
         with self.log_path.open("wb") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, env=variables, start_new_session=True, pass_fds=passed
+            )
         self.pid = self.process.pid
         self.port = self._wait_for_port()
         self._watcher = self._start_watcher() if watch else None

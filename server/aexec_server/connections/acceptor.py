@@ -7,9 +7,11 @@ clients that come at once would wait for seconds.  `listening.py` has the socket
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import socket
 import ssl
+import struct
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
@@ -23,13 +25,26 @@ logger = logging.getLogger(__name__)
 _BACKLOG = 1024
 # The pause after the system had no file left for a connection.
 _RETRY_SECONDS = 1.0
+# How long a client may take from its first packet until it is connected, when another process takes the port over.
+_CONNECTING_SECONDS = 0.2
+# A program for the kernel's packet filter that drops each packet which asks for a connection: SYN (2) without ACK (16),
+# of the flags in byte 13 of TCP's header. Each instruction: code, jump if true, jump if false, number.
+_NO_NEW_CONNECTION = (
+    (0x30, 0, 0, 13),  # load the byte
+    (0x54, 0, 0, 0x12),  # and
+    (0x15, 0, 1, 0x02),  # if equal, the next, else the one after
+    (0x06, 0, 0, 0),  # drop
+    (0x06, 0, 0, 0x40000),  # take
+)
+_SO_ATTACH_FILTER = 26
 
 
-async def tcp_sockets(host: str, port: int) -> list[socket.socket]:
+async def tcp_sockets(host: str, port: int, *, reuse_port: bool = False) -> list[socket.socket]:
     """Return sockets that listen on all addresses of a host.
 
     Args:
         port: the port; 0 for any free one.
+        reuse_port: let other processes of this user, which ask for it too, listen on the port.
 
     Raises:
         OSError: there is no such host, or one of the addresses cannot be listened on.
@@ -40,7 +55,7 @@ async def tcp_sockets(host: str, port: int) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     try:
         for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
-            sockets.append(socket.create_server(address[:2], family=family, backlog=_BACKLOG))
+            sockets.append(socket.create_server(address[:2], family=family, backlog=_BACKLOG, reuse_port=reuse_port))
     except BaseException:
         for one in sockets:
             one.close()
@@ -96,23 +111,26 @@ class Acceptor:
     def _accept(self, listening: socket.socket) -> None:
         """Accept connections until none waits or the slice is over; the next turn continues."""
         end = perf_counter() + loop_budget.DEFAULT.slice_seconds
-        while True:
-            try:
-                connection, _ = listening.accept()
-            except (BlockingIOError, InterruptedError):
-                return
-            except ConnectionError:  # the client has given it up
-                continue
-            except OSError as error:
-                logger.warning("a connection cannot be taken: %s", error)
-                self._loop.remove_reader(listening)
-                self._retries.add(self._loop.call_later(_RETRY_SECONDS, self._listen, listening))
-                return
-            task = self._loop.create_task(self._begin(connection))
-            self._beginning.add(task)
-            task.add_done_callback(self._beginning.discard)
-            if perf_counter() >= end:
-                return
+        while self._accept_one(listening) and perf_counter() < end:
+            pass
+
+    def _accept_one(self, listening: socket.socket) -> bool:
+        """Accept a connection; False if none waits, or none can be taken now."""
+        try:
+            connection, _ = listening.accept()
+        except (BlockingIOError, InterruptedError):
+            return False
+        except ConnectionError:  # the client has given it up
+            return True
+        except OSError as error:
+            logger.warning("a connection cannot be taken: %s", error)
+            self._loop.remove_reader(listening)
+            self._retries.add(self._loop.call_later(_RETRY_SECONDS, self._listen, listening))
+            return False
+        task = self._loop.create_task(self._begin(connection))
+        self._beginning.add(task)
+        task.add_done_callback(self._beginning.discard)
+        return True
 
     async def _begin(self, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -124,12 +142,43 @@ class Acceptor:
             logger.debug("a connection did not begin: %s", error)
             connection.close()
 
+    async def hand_over(self, *, queue_is_shared: bool) -> None:
+        """Leave new connections to another process on the same port, so that none is refused, and close.
+
+        Args:
+            queue_is_shared: the other process has the same sockets, and takes the connections that wait. Otherwise it
+                has sockets of its own, so those that wait at these are taken here, and later ones go there: a client
+                whose first packet comes in this time sends it again a second later.
+        """
+        if not queue_is_shared and self._sockets:
+            for listening in self._sockets:
+                _drop_new_connections(listening)
+            await asyncio.sleep(_CONNECTING_SECONDS)
+            for listening in self._sockets:
+                while self._accept_one(listening):
+                    pass
+        self._stop_listening()
+
     def close(self) -> None:
         """Stop accepting.  Open connections go on, except those in a TLS handshake."""
+        self._stop_listening()
+        for task in self._beginning:
+            task.cancel()
+
+    def _stop_listening(self) -> None:
         for retry in self._retries:
             retry.cancel()
         for listening in self._sockets:
             self._loop.remove_reader(listening)
             listening.close()
-        for task in self._beginning:
-            task.cancel()
+        self._sockets.clear()
+
+
+def _drop_new_connections(listening: socket.socket) -> None:
+    """Let no further connection begin at this socket; those that have begun go on."""
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in _NO_NEW_CONNECTION))
+    program = struct.pack("HP", len(_NO_NEW_CONNECTION), ctypes.addressof(code))
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+    except OSError as error:  # this system has no such filter
+        logger.warning("connections that begin in this moment may be lost: %s", error)

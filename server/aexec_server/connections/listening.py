@@ -8,6 +8,8 @@ import logging
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,20 +19,20 @@ from aexec.hosting import OnCancel, collecting_when_asked, run_in_thread
 from aexec_server.connections.acceptor import Acceptor, tcp_sockets, unix_socket
 from aexec_server.connections.connections import ConnectionLimits, ConnectionTable
 from aexec_server.connections.guarded_connection import guarded
+from aexec_server.connections.service_manager import ServiceManager
 from aexec_server.connections.tls import ServerTls
-from aexec_server.core.access import AccessControl
 from aexec_server.core.access_log import AccessLogger, access_logger
 from aexec_server.core.server_state import SERVER, Server
 from aexec_server.handlers.direct_runs import DirectRuns
 from aexec_server.rpc.opening import rpc_server_of
 from aexec_server.settings.file_limit import most_connections
-from aexec_server.settings.server_config import ServerConfig
 
 if TYPE_CHECKING:
     from aexec_server.rpc.rpc_server import RpcServer
 
 __all__ = [
     "GRACE_SECONDS",
+    "Listening",
     "listening_to_clients",
     "run_on_loop",
     "serve_app",
@@ -63,12 +65,28 @@ def run_on_loop(serving: Coroutine[Any, Any, None]) -> None:
             uvloop.run(serving)
 
 
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """A server that listens.
+
+    Attributes:
+        address: where, `http://127.0.0.1:8500`, or the path of a Unix socket.
+        hand_over: leaves new connections to the process that takes the port over; None if none does.
+        is_left: returns True once no connection is open.
+    """
+
+    address: str
+    hand_over: Callable[[], Coroutine[Any, Any, None]] | None = None
+    is_left: Callable[[], bool] = lambda: False
+
+
 async def serve_app(
     app: web.Application,
     stop: asyncio.Queue[int],
     on_ready: Callable[[str], object],
     *,
     path: str | None = None,
+    manager: ServiceManager | None = None,
 ) -> None:
     """Serve until an item is put into `stop`, then drain; a second item cuts that short.
 
@@ -78,12 +96,14 @@ async def serve_app(
         on_ready: called with the address when it listens; then with that of gRPC, if it listens for that.
         path: the Unix socket to listen on, whose clients are trusted and not limited; None for the configured address,
             with limited connections.
+        manager: the service manager, which may have passed sockets.
 
     Raises:
         OSError: the address cannot be listened on.
     """
     server = app[SERVER]
     config = server.config
+    manager = manager or ServiceManager()
     async with _running(app, _FOR_EVER if path else config.idle_seconds) as handlers, _answering_rpcs(app, path) as rpc:
         if path is not None:
             listening = _listening_on_socket(app, handlers, path)
@@ -92,12 +112,12 @@ async def serve_app(
             server.metrics.add_shares(table.shares)
             server.metrics.gauge("aexec_connections", lambda: {(): len(table)})
             protocols = guarded(handlers, table, server.backlog, DirectRuns.of(app))
-            listening = listening_to_clients(protocols, table, config, server.access)
-        async with listening as address:
-            on_ready(address)
+            listening = listening_to_clients(protocols, table, server, manager)
+        async with listening as here:
+            on_ready(here.address)
             if rpc is not None and path is None:
                 on_ready(rpc.address)
-            await told_to_stop(server, stop)
+            await told_to_stop(server, stop, here, manager)
             runs = server.sessions.live_runs
             # A session host ends when its last session does, which is no news.
             level = logging.INFO if runs or path is None else logging.DEBUG
@@ -152,12 +172,12 @@ async def _running(app: web.Application, idle_seconds: float) -> AsyncIterator[w
 
 
 @contextlib.asynccontextmanager
-async def _listening_on_socket(app: web.Application, handlers: web.Server, path: str) -> AsyncIterator[str]:
+async def _listening_on_socket(app: web.Application, handlers: web.Server, path: str) -> AsyncIterator[Listening]:
     table = ConnectionTable(ConnectionLimits(sys.maxsize, _FOR_EVER, _FOR_EVER, 0, _FOR_EVER))
     protocols = guarded(handlers, table, app[SERVER].backlog, DirectRuns.of(app))
     acceptor = Acceptor([unix_socket(path)], protocols)
     try:
-        yield path
+        yield Listening(path)
     finally:
         acceptor.close()
         Path(path).unlink(missing_ok=True)
@@ -167,28 +187,40 @@ async def _listening_on_socket(app: web.Application, handlers: web.Server, path:
 async def listening_to_clients(
     new_connection: Callable[[], asyncio.BaseProtocol],
     table: ConnectionTable,
-    config: ServerConfig,
-    access: AccessControl,
-) -> AsyncIterator[str]:
-    """Listen on the configured address, which is given, and keep the connections within limits as long as they last.
+    server: Server,
+    manager: ServiceManager,
+) -> AsyncIterator[Listening]:
+    """Listen on the configured address, and keep the connections within limits as long as they last.
 
     Args:
         new_connection: makes the protocol of each connection.
         table: the table of connections.
-        access: its tokens are read again on SIGHUP.
+        server: its files are read again on SIGHUP.
+        manager: the service manager, whose sockets are used if it has passed any.
     """
+    config = server.config
     tls = None
     if config.tls_cert is not None:
         tls = await run_in_thread(lambda: ServerTls(config), on_cancel=OnCancel.ABANDON)
-    sockets = await tcp_sockets(config.host, config.port)
+    passed = manager.sockets
+    sockets = passed or await tcp_sockets(config.host, config.port, reuse_port=config.reuse_port)
     address = sockets[0].getsockname()[:2]
     acceptor = Acceptor(sockets, new_connection, None if tls is None else tls.context, config.header_seconds)
-    tasks = [asyncio.create_task(table.sweep(), name="close slow connections")]
+    tasks = [
+        asyncio.create_task(table.sweep(), name="close slow connections"),
+        asyncio.create_task(manager.report(lambda: server.ready), name="report to the service manager"),
+    ]
     if tls is not None:
         tasks.append(asyncio.create_task(tls.watch(), name="watch the certificate"))
+    hand_over = partial(acceptor.hand_over, queue_is_shared=bool(passed))
     try:
-        with _reloading_on_hangup(access, tls):
-            yield _http_address(*address, tls=tls is not None)
+        with _reloading_on_hangup(server, tls, manager):
+            yield Listening(
+                _http_address(*address, tls=tls is not None),
+                hand_over if passed or config.reuse_port else None,
+                # Those of gRPC are not in the table.
+                lambda: not len(table) and config.grpc_port is None,
+            )
     finally:
         acceptor.close()
         for task in tasks:
@@ -197,41 +229,58 @@ async def listening_to_clients(
 
 
 @contextlib.contextmanager
-def _reloading_on_hangup(access: AccessControl, tls: ServerTls | None) -> Iterator[None]:
-    """Context manager: SIGHUP reads tokens and certificate again; without these it ends the process as usual."""
-    sources = [one for one in (access.source, tls) if one is not None]
-
+def _reloading_on_hangup(server: Server, tls: ServerTls | None, manager: ServiceManager) -> Iterator[None]:
+    """Context manager: SIGHUP reads tokens and certificate again, and looks at the files of models."""
+    sources = [one for one in (server.access.source, tls) if one is not None]
     tasks: set[asyncio.Task[None]] = set()
 
-    def reload() -> None:
+    async def read_again() -> None:
+        manager.say_reloading()
+        server.repository.look_soon()
         for one in sources:
-            task = loop.create_task(one.reload(), name="reload")
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            await one.reload()
+        manager.say_reloaded()
+
+    def reload() -> None:
+        task = loop.create_task(read_again(), name="reload")
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     loop = asyncio.get_running_loop()
-    added = False
-    if sources and hasattr(signal, "SIGHUP"):
+    before = None
+    if hasattr(signal, "SIGHUP"):
+        before = signal.getsignal(signal.SIGHUP)
         # Impossible outside the main thread.
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
             loop.add_signal_handler(signal.SIGHUP, reload)
-            added = True
     try:
         yield
     finally:
-        if added:
-            loop.remove_signal_handler(signal.SIGHUP)
+        if before is not None:
+            with contextlib.suppress(ValueError):
+                loop.remove_signal_handler(signal.SIGHUP)
+                signal.signal(signal.SIGHUP, before)
         for task in tasks:
             task.cancel()
 
 
-async def told_to_stop(server: Server, stop: asyncio.Queue[int]) -> None:
-    """Wait for an item in `stop`, then for the time that balancers are given; after that nothing new begins."""
+async def told_to_stop(
+    server: Server, stop: asyncio.Queue[int], listening: Listening, manager: ServiceManager | None = None
+) -> None:
+    """Wait for an item in `stop`, then for the time that balancers are given; after that nothing new begins.
+
+    If another process takes the port over, that time ends when no connection is left.
+    """
     await stop.get()
     server.leaving = True
+    if manager is not None:
+        manager.say_stopping()
+    if listening.hand_over is not None:
+        await listening.hand_over()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(server.config.unready_seconds):
-            stop.put_nowait(await stop.get())  # put it back for the code that drains
+            while stop.empty() and not (listening.hand_over is not None and listening.is_left()):
+                await asyncio.sleep(_POLL_SECONDS)
     server.draining = True
 
 

@@ -207,7 +207,7 @@ class DirectRuns:
         if len(data) - size != known.length or known.length > self._most or transport.get_write_buffer_size():
             return Fate.ORDINARY
         runs = self._runs
-        if self._server.draining or runs.execution.sample_is_due:
+        if self._server.leaving or runs.execution.sample_is_due:
             return Fate.ORDINARY
         loop = asyncio.get_running_loop()
         if perf_counter() >= (self.turns.open(loop) if again else self.turns.enter(loop)):

@@ -21,6 +21,7 @@ from aexec_server.clients.caller_header import CALLER_HEADER, authorization_of, 
 from aexec_server.clients.callers import CALLER, Caller, Refusal, Scope, anyone_at
 from aexec_server.connections.connections import ConnectionLimits, ConnectionTable
 from aexec_server.connections.listening import listening_to_clients, serving_on_socket, told_to_stop
+from aexec_server.connections.service_manager import ServiceManager
 from aexec_server.core.access import AccessControl
 from aexec_server.core.routes import AnsweredBy, served_routes
 from aexec_server.core.server_state import SERVER
@@ -149,7 +150,9 @@ class _Gate:
         return anyone_at(host)
 
 
-async def run_front(config: ServerConfig, stop: asyncio.Queue[int], on_ready: Callable[[str], object]) -> None:
+async def run_front(
+    config: ServerConfig, stop: asyncio.Queue[int], on_ready: Callable[[str], object], manager: ServiceManager
+) -> None:
     """Serve until an item is put into `stop`, then let runs end.  Arguments as for `run_server`."""
     config = replace(config, caller_key=new_key(), server_run=new_server_run())
     with OwnFolder() as folder:
@@ -164,15 +167,16 @@ async def run_front(config: ServerConfig, stop: asyncio.Queue[int], on_ready: Ca
                 routes = RelayedRoutes(served_routes(app))
                 router = _Router(config, routes, hosts, here, app[SERVER].sessions.__contains__)
                 gate = _Gate(config, app[SERVER].access, router, hosts, here)
-                relay = Relay(gate, here, table, access_log=config.access_log)
+                server = app[SERVER]
+                relay = Relay(gate, here, table, leaving=lambda: server.leaving, access_log=config.access_log)
                 await hosts.start()
                 try:
                     async with _relaying_rpcs(app, hosts, router) as rpc:
-                        async with listening_to_clients(relay, table, config, app[SERVER].access) as address:
-                            on_ready(address)
+                        async with listening_to_clients(relay, table, server, manager) as listening:
+                            on_ready(listening.address)
                             if rpc is not None:
                                 on_ready(rpc.address)
-                            await told_to_stop(app[SERVER], stop)
+                            await told_to_stop(server, stop, listening, manager)
                         await hosts.drain(stop)
                     await _until_quiet(table)
                 finally:

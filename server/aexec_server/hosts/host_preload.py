@@ -1,7 +1,7 @@
 """Imports all that a graph may need, in the process from which session hosts are forked, so that they share it.
 
-Importing this module ignores SIGTERM.  Service managers send that to all processes of a service, but hosts need the
-process that they were forked from until the front has ended them.
+Importing this module ignores SIGTERM and SIGHUP.  Service managers and terminals send these to all processes, but hosts
+need the process that they were forked from until the front has ended them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from aexec_server.hosts.host_rehearsal import rehearse
 
 __all__: list[str] = []
 
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for number in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
 importlib.import_module("aexec_server.hosts.host_process")
 load_kernels()
 rehearse()

@@ -54,7 +54,8 @@ def run_host(config: ServerConfig, path: str, sock: socket.socket, log_level: in
         log_level: the level of its log, on standard error.
     """
     _end_with_parent(os.getppid())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # from the terminal: the front says when to stop
+    for number in (signal.SIGINT, signal.SIGHUP):  # from the terminal: the front says when to stop
+        signal.signal(number, signal.SIG_IGN)
     limit_resources(config.max_host_bytes)
     begin_log(log_level, config.log_format)
     run_on_loop(_serve(config, path, sock))

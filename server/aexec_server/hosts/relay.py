@@ -28,6 +28,7 @@ from aexec_server.http.framing import (
     Body,
     FramingError,
     RequestHead,
+    ResponseHead,
     TooManyChunksError,
     header_of,
     looks_like_http,
@@ -192,11 +193,13 @@ class UpstreamConnection(asyncio.Protocol):
             self._body = body = head.body
             self.keep_alive = head.keep_alive
             self.begun = True
-            client.status = head.status
-            client.answer_head = data[:end]
+            answer_head = client.answer_begins(data[:end], head)
             passed, taken = body.take(data[end:])
             taken += end
-            client.write(data if taken == len(data) and not body.chunked else data[:end] + passed)
+            if taken == len(data) and not body.chunked and len(answer_head) == end:
+                client.write(data)
+            else:
+                client.write(answer_head + passed)
         else:
             passed, taken = body.take(data)
             if passed:
@@ -250,6 +253,7 @@ class ClientConnection(asyncio.Protocol):
         self._request: RequestHead | None = None  # the request whose answer has not ended
         self._receiving = False  # True until the request's body has ended
         self._answered = False  # True once the answer has ended
+        self._last_answer = False  # True once the client was told that no other request may follow
         self._upstream: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._raw = False
@@ -451,6 +455,15 @@ class ClientConnection(asyncio.Protocol):
 
     # From the upstream
 
+    def answer_begins(self, data: bytes, head: ResponseHead) -> bytes:
+        """Return the bytes of an answer's head for the client: if it should go elsewhere, the connection ends."""
+        self.status = head.status
+        self.answer_head = data
+        if not self._relay.leaving() or not head.keep_alive or not data.startswith(b"HTTP/1.1"):
+            return data
+        self._last_answer = True
+        return data[:-2] + b"Connection: close\r\n\r\n"
+
     def answer_ended(self) -> None:
         """Account for an answer that was written completely."""
         self._answered = True
@@ -463,7 +476,7 @@ class ClientConnection(asyncio.Protocol):
         self._relay.log(self._request, self.status, self._began, self.answer_head)
         self._request = None
         connection.release()
-        if not connection.keep_alive:
+        if self._last_answer or not connection.keep_alive:
             self._transport.close()
             return
         self._wait_for(self._relay.table.limits.idle_seconds)
@@ -537,16 +550,26 @@ class Relay:
         admit: returns the head to send and the upstream of a request; raises the OpError that refuses it.
         fallback: the upstream for anything that is no proper request.
         table: the table of clients' connections.
+        leaving: returns True if clients should go elsewhere: their connections then end with an answer.
         access_log: True to log every request.
 
     Attributes:
-        admit, fallback, table: as given.
+        admit, fallback, table, leaving: as given.
     """
 
-    def __init__(self, admit: Admit, fallback: Upstream, table: ConnectionTable, *, access_log: bool = False) -> None:
+    def __init__(
+        self,
+        admit: Admit,
+        fallback: Upstream,
+        table: ConnectionTable,
+        *,
+        leaving: Callable[[], bool] = lambda: False,
+        access_log: bool = False,
+    ) -> None:
         self.admit = admit
         self.fallback = fallback
         self.table = table
+        self.leaving = leaving
         self._access_log = access_log
 
     def __call__(self) -> ClientConnection:

@@ -167,13 +167,16 @@ def error_headers(error: errors.OpError, status: int) -> dict[str, str]:
 
 
 def errors_as_responses(
-    let_out: Callable[[web.Request, web.StreamResponse], web.StreamResponse], ended: Callable[[web.Request], object]
+    let_out: Callable[[web.Request, web.StreamResponse], web.StreamResponse],
+    ended: Callable[[web.Request], object],
+    leaving: Callable[[], bool],
 ) -> Middleware:
     """Return the outermost middleware: it turns errors of handlers into answers, and echoes request ids.
 
     Args:
         let_out: returns the answer to send for a handler's answer.
         ended: called with each request when its handler has returned or raised.
+        leaving: returns True if clients should go elsewhere: answers then end their connections.
     """
 
     @web.middleware
@@ -193,6 +196,8 @@ def errors_as_responses(
             ended(request)
         if not response.prepared:
             say_ids(request, response)
+            if leaving():
+                response.force_close()
         return response
 
     return answered

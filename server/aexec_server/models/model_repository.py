@@ -8,6 +8,7 @@ copied, is tried again when its files have changed; if the cluster did not answe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from pathlib import Path
 
@@ -41,6 +42,7 @@ class ModelRepository:
         self._config = config
         self._models = models
         self._seen: dict[str, Fingerprint] = {}
+        self._asked = asyncio.Event()
         self.looked = not (config.models or config.model_repository)
 
     @property
@@ -51,11 +53,18 @@ class ModelRepository:
         return self.looked and all((model := self._models.get(n)) and model.ready for n in self._config.models)
 
     async def watch(self) -> None:
-        """Poll until cancelled."""
+        """Poll, and look when asked to, until cancelled."""
         while self._config.models or self._config.model_repository:
             await self.look()
             self.looked = True
-            await asyncio.sleep(self._config.repository_poll_seconds)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._config.repository_poll_seconds):
+                    await self._asked.wait()
+            self._asked.clear()
+
+    def look_soon(self) -> None:
+        """Let `watch` look at once."""
+        self._asked.set()
 
     async def sources(self) -> dict[str, ModelSource]:
         """Return all models by name, served or not."""

@@ -20,7 +20,7 @@ _KEEPALIVE_TIMEOUT_SECONDS = 20.0
 def server_options(config: ServerConfig) -> list[tuple[str, int]]:
     """The options of `grpc.aio.server`."""
     return [
-        ("grpc.so_reuseport", 0),  # two servers must not share a port by accident
+        ("grpc.so_reuseport", int(config.reuse_port)),  # two servers must not share a port by accident
         ("grpc.max_receive_message_length", config.max_body_bytes),
         ("grpc.max_send_message_length", -1),  # answers are limited by max_answer_bytes
         ("grpc.max_metadata_size", _METADATA_BYTES),

@@ -64,6 +64,13 @@ class ServerConfig:
 
     host: str = setting("127.0.0.1", Text("an address", "ADDRESS"), "address to listen on", group=_ADDRESS)
     port: int = setting(8500, Count(0, 65535), "port to listen on; 0 picks a free one", group=_ADDRESS)
+    reuse_port: bool = setting(
+        False,
+        Switch(),
+        "listen beside other servers of the same user that have this set: a new process takes the port over, and the "
+        "old one, when it is told to stop, leaves new connections to it",
+        group=_ADDRESS,
+    )
 
     grpc_port: int | None = setting(
         None,

@@ -149,3 +149,26 @@ async def test_client_who_speaks_no_tls(authority: Authority) -> None:
                 pass  # what it is told in TLS's words
         writer.close()
     assert not Greeter.greeted
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_port_is_handed_over_without_a_lost_connection(shared: bool) -> None:
+    """Connections that wait are taken, here or by the other who has the same socket; later ones go there."""
+    (own,) = await tcp_sockets("127.0.0.1", 0, reuse_port=not shared)
+    address = own.getsockname()
+    other = own.dup() if shared else (await tcp_sockets(*address, reuse_port=True))[0]
+    with accepting([own]) as old, clients(address, 20):
+        await old.hand_over(queue_is_shared=shared)
+        with accepting([other]), clients(address, 20):
+            await until(lambda: Greeter.greeted == 40)
+
+
+async def test_socket_from_which_new_connections_are_kept_takes_those_that_wait() -> None:
+    (own,) = await tcp_sockets("127.0.0.1", 0)
+    with clients(own.getsockname(), 1), socket.socket() as late:
+        acceptor._drop_new_connections(own)
+        late.setblocking(False)
+        assert late.connect_ex(own.getsockname()) == errno.EINPROGRESS
+        with accepting([own]):
+            await until(lambda: Greeter.greeted == 1)
+            assert late.connect_ex(own.getsockname()) == errno.EALREADY

@@ -398,7 +398,7 @@ async def test_run_that_was_begun_is_stopped_if_nobody_waits_for_it(api: Api, mo
             begin_early(handlers, *args)
             (run,) = hosted.runs.live.values()
             assert run.begun is not None and handlers.admission.statistics().in_flight == 1
-            api.server.draining = True
+            api.server.leaving = api.server.draining = True
 
         monkeypatch.setattr(RunHandlers, "begin_early", begin)
         status, _, body = await client.ask(data.replace(b"1.0, 2.0", b"-1.0,2.0"))
@@ -465,7 +465,7 @@ async def test_tokens(start: Start, fates: list[Fate]) -> None:
 async def test_draining_server_begins_no_direct_run(api: Api, fates: list[Fate]) -> None:
     async with connected(api) as client:
         await client.warm_up(run_request())
-        api.server.draining = True
+        api.server.leaving = api.server.draining = True
         assert (await client.ask(run_request()))[0] == 503 and fates[-1] is ORDINARY
 
 

@@ -1,0 +1,164 @@
+"""A new server process takes over from an old one, and no client notices."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.support.server_process import ServerProcess
+
+RUN = {"feeds": {"x:0": [[1, 2, 3]]}, "fetches": ["y:0"]}
+CLIENTS = 64
+# However busy the machine is, no run is refused because it would wait for too long.
+PATIENT = {"queue_timeout": "60s"}
+
+
+@dataclass
+class Seen:
+    """What clients were answered: how many times well, and what else."""
+
+    well: int = 0
+    else_: list[str] = field(default_factory=list)
+
+
+@contextlib.asynccontextmanager
+async def clients(port: int) -> AsyncIterator[Seen]:
+    """So many clients that ask without a pause, half of them over a new connection each time."""
+    seen, over = Seen(), asyncio.Event()
+
+    async def ask(number: int) -> None:
+        timeout = aiohttp.ClientTimeout(60)
+        connector = aiohttp.TCPConnector(force_close=number % 2 == 0)
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", connector=connector, timeout=timeout) as client:
+            while not over.is_set():
+                try:
+                    async with client.post("/v1/sessions/example:run", json=RUN) as answer:
+                        text = await answer.text()
+                        if answer.status == 200:
+                            seen.well += 1
+                        elif answer.status == 429 and "Retry-After" in answer.headers:
+                            pass  # with other work on the machine, so many clients may be too many
+                        else:
+                            seen.else_.append(f"{answer.status} {text}")
+                except (aiohttp.ClientError, TimeoutError) as error:
+                    seen.else_.append(repr(error))
+
+    tasks = [asyncio.create_task(ask(number)) for number in range(CLIENTS)]
+    try:
+        yield seen
+    finally:
+        over.set()
+        await asyncio.gather(*tasks)
+
+
+async def answered(seen: Seen, more: int = 2 * CLIENTS) -> None:
+    """Wait until so many more requests were answered."""
+    wanted = seen.well + more
+    while seen.well < wanted and not seen.else_:
+        await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def listening() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as one:
+        yield one
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    found = [tmp_path / "old", tmp_path / "new"]
+    for one in found:
+        one.mkdir()
+    return found
+
+
+@pytest.mark.parametrize("hosts", ["0", "auto"])
+async def test_port_that_is_reused(folders: list[Path], hosts: str) -> None:
+    """The new process listens beside the old one, before that is told to stop."""
+    options: dict[str, Any] = {"watch": False, "example": True, "hosts": hosts, "unready": "100s", **PATIENT}
+    options["reuse_port"] = True
+    old = await asyncio.to_thread(ServerProcess, folders[0], **options)
+    async with clients(old.port) as seen:
+        await answered(seen)
+        new = await asyncio.to_thread(ServerProcess, folders[1], port=old.port, **options)
+        await answered(seen)
+        old.signal()
+        await asyncio.to_thread(old.stop)
+        await answered(seen)
+    await asyncio.to_thread(new.stop)
+    assert not seen.else_
+
+
+@pytest.mark.parametrize("hosts", ["0", "auto"])
+async def test_socket_of_the_service_manager(folders: list[Path], listening: socket.socket, hosts: str) -> None:
+    """The old process ends, and connections wait until the new one has started."""
+    port = listening.getsockname()[1]
+    options: dict[str, Any] = {"watch": False, "example": True, "hosts": hosts, "unready": "100s", **PATIENT}
+    options["socket"] = listening
+    old = await asyncio.to_thread(ServerProcess, folders[0], port=port, **options)
+    async with clients(port) as seen:
+        await answered(seen)
+        old.signal()
+        await asyncio.to_thread(old.stop)
+        new = await asyncio.to_thread(ServerProcess, folders[1], port=port, **options)
+        await answered(seen)
+    await asyncio.to_thread(new.stop)
+    assert not seen.else_
+
+
+def test_port_is_not_shared_with_servers_that_do_not_ask_for_it(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path, watch=False, reuse_port=True)
+    try:
+        with pytest.raises(OSError, match="in use"):
+            socket.create_server(("127.0.0.1", server.port))
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("hosts", ["0", "1"])
+def test_hangup_never_ends_the_server(tmp_path: Path, hosts: str) -> None:
+    server = ServerProcess(tmp_path, watch=False, example=True, hosts=hosts)
+    try:
+        for pid in (server.pid, *server.hosts):
+            os.kill(pid, signal.SIGHUP)
+        assert server.run("example", **RUN).status == 200
+    finally:
+        server.stop()
+
+
+def test_service_manager_is_told(tmp_path: Path, listening: socket.socket) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        address = "\0aexec-test-" + tmp_path.name + str(listening.getsockname()[1])
+        manager.bind(address)
+        manager.settimeout(60)
+        environment = {"NOTIFY_SOCKET": "@" + address[1:], "WATCHDOG_USEC": "200000"}
+        server = ServerProcess(
+            tmp_path, watch=False, port=listening.getsockname()[1], socket=listening, environment=environment
+        )
+
+        def told(wanted: str) -> str:
+            while True:
+                message = manager.recv(1000).decode()
+                if wanted in message:
+                    return message
+
+        try:
+            assert told("READY=1") == "READY=1\nSTATUS=ready"
+            assert told("WATCHDOG=1") == told("WATCHDOG=1")
+            server.process.send_signal(signal.SIGHUP)
+            assert told("RELOADING=1").partition("\nMONOTONIC_USEC=")[2].isdecimal()
+            told("READY=1")
+            server.signal()
+            told("STOPPING=1")
+        finally:
+            server.stop()
