@@ -9,7 +9,7 @@ from aexec.commands.usage import add_command
 
 __all__ = ["add_completion"]
 
-_SHELLS = ("bash", "zsh", "tcsh")
+_SHELLS = ("bash", "zsh", "tcsh", "fish")
 
 
 def add_completion(commands: Any, parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,9 @@ def add_completion(commands: Any, parser: argparse.ArgumentParser) -> None:
         description="""Print a script that completes aexec in a shell.  For bash:
   aexec completion bash > ~/.local/share/bash-completion/completions/aexec
 For zsh, write it to a folder of $fpath:
-  aexec completion zsh > ~/.zfunc/_aexec""",
+  aexec completion zsh > ~/.zfunc/_aexec
+For fish:
+  aexec completion fish > ~/.config/fish/completions/aexec.fish""",
     )
     command.add_argument("shell", choices=_SHELLS)
     command.set_defaults(command=lambda arguments: _completion(arguments.shell, parser))
