@@ -10,6 +10,7 @@ import pytest
 
 import aexec
 from aexec import errors
+from aexec.distributed import cluster_session
 from aexec.distributed.memory_engine import MemoryCluster
 from aexec.distributed.replicated_session import ReplicatedSession
 from aexec.framework import dtypes
@@ -41,6 +42,12 @@ def in_use(session: aexec.Session) -> dict[str, int]:
     """Address of each replica → steps of this session that are there."""
     assert isinstance(session, ReplicatedSession)
     return {task.address: task.in_flight for task in session.tasks.values()}
+
+
+@pytest.fixture(autouse=True)
+def _steps_are_known_for_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that `ran` finds them on a busy machine, too."""
+    monkeypatch.setattr(cluster_session, "_TELL_SECONDS", 1.0)
 
 
 def ran(cluster: MemoryCluster, handle: str) -> dict[str, list[int]]:

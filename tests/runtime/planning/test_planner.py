@@ -134,14 +134,16 @@ async def test_bodies_of_calls_that_begin_together_are_made_one_after_another() 
             turn += 1
 
     counting = asyncio.create_task(count_turns())
-    async with aexec.Session(g.graph(), config=aexec.SessionConfig(slice_seconds=1e-5)) as session:
-        made_at.clear()
-        made_in.clear()
-        await session.run([f"y{number}:0" for number in range(20)])
+    on_loop: list[int] = []
+    # On a busy machine some may take long, and are made in a thread after all: beside the turns of the loop.
+    while len(on_loop) < 2:
+        async with aexec.Session(g.graph(), config=aexec.SessionConfig(slice_seconds=1e-5)) as session:
+            made_at.clear()
+            made_in.clear()
+            await session.run([f"y{number}:0" for number in range(20)])
+        on_loop = [at for at, thread in zip(made_at, made_in, strict=True) if thread == threading.main_thread().name]
     counting.cancel()
-    # On a busy machine one may take long, and is made in a thread after all: beside the turns of the loop.
-    on_loop = [at for at, thread in zip(made_at, made_in, strict=True) if thread == threading.main_thread().name]
-    assert 1 < len(set(on_loop)) == len(on_loop) and len(made_at) >= 20
+    assert len(set(on_loop)) == len(on_loop) and len(made_at) >= 20
 
 
 async def test_extension_of_few_nodes_and_many_functions_is_made_in_a_thread() -> None:
