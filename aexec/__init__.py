@@ -100,7 +100,7 @@ with collector_paused():
     from aexec.sources import OpeningSession, load
 
 if TYPE_CHECKING:
-    from aexec import compat, embedding, layers, losses, metrics, nn, summary, training
+    from aexec import compat, data, embedding, layers, losses, metrics, nn, summary, training
     from aexec.autodiff import gradient, no_gradient
     from aexec.autodiff.custom_gradient import custom_gradient
     from aexec.autodiff.gradients import gradients
@@ -210,6 +210,7 @@ __all__ = [
     "container",
     "control_dependencies",
     "custom_gradient",
+    "data",
     "device",
     "double",
     "embedding",
@@ -407,6 +408,7 @@ if not TYPE_CHECKING:
     }
     _LAZY_MODULES = {
         "compat": "aexec.compat",
+        "data": "aexec.data",
         "embedding": "aexec.embedding",
         "initializers": "aexec.variables.initializers",
         "layers": "aexec.layers",

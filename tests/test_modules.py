@@ -83,7 +83,7 @@ def test_module_that_needs_another_to_be_imported_first_is_found(tmp_path: Path)
 
 # Whose `__all__` is not told by use: what users of the package import, and what a script writes.
 _FOR_USERS = {"aexec", "aexec.framework.errors", "aexec.ops", "aexec.ops.families", "aexec.summary"}
-_FOR_USERS |= {"aexec.layers", "aexec.training", "aexec_server"}
+_FOR_USERS |= {"aexec.data", "aexec.layers", "aexec.training", "aexec_server"}
 
 
 def _is_for_users(name: str) -> bool:

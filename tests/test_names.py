@@ -28,6 +28,8 @@ FAMILIES = (
 SHARED = {
     "class TensorArray": "the one that a graph is built with; the one that a step keeps",
     "module tensor_array": "likewise",
+    "class Dataset": "the one that a graph is built with; the one that a step keeps",
+    "module dataset": "likewise",
     "module metrics": "measures of models; those of a server",
     "function conv1d": "nn's function is given the filters; that of layers makes them",
     "function conv2d": "nn's function is given the filters; that of layers makes them",

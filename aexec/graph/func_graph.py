@@ -13,6 +13,7 @@ from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
+from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.framework.wire.attr_value import NameAttrList
 from aexec.graph.collections import Collections
 from aexec.graph.function_body import instantiate
@@ -69,12 +70,18 @@ class FuncGraph(Graph):
 
     def argument(self, like: Tensor, name: str, *, dtype: DType | None = None) -> Tensor:
         """Add an argument with the dtype, the static shape and the handle data of a tensor; return its output."""
+        made = self.new_argument(dtype or like.dtype.base, name)
+        if dtype is None or dtype is like.dtype.base:
+            _know_as(made.node, like)
+        return made
+
+    def new_argument(self, dtype: DType, name: str, shape: PartialTensorShape = UNKNOWN_RANK) -> Tensor:
+        """Add an argument with a dtype and a static shape; return its output."""
         state = self.build_state
         with self, state.control_dependencies(None), state.name_scope(None), state.device(None):
-            attrs = {"T": dtype or like.dtype.base, "index": len(self.inputs)}
+            attrs = {"T": dtype, "index": len(self.inputs)}
             node = create_node("_Arg", {}, attrs, name=_node_name(name))
-        if dtype is None or dtype is like.dtype.base:
-            _know_as(node, like)
+        node.shapes = (shape,)
         self.inputs.append(node.output(0))
         return node.output(0)
 

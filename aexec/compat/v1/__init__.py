@@ -196,6 +196,7 @@ NAMES = {
     "as_string": "functions.strings:as_string",
     "batch_gather": "functions.array_ops:batch_gather",
     "bitwise": "functions.bitwise",
+    "data": "functions.data",
     "lookup": "functions.lookup",
     "bool": "aexec:bool_",
     "ceil": "ops:ceil",
@@ -229,7 +230,6 @@ _EAGER = "there is no eager execution: build a graph and run it in a session"
 
 _MISSING = {
     "GradientTape": _EAGER,
-    "data": "input comes from queues (tf.train.batch, docs/queues.md), from aexec.prefetch, or is fed",
     "distribute": "see docs/distributed.md, and docs/training.md for several replicas",
     "enable_eager_execution": _EAGER,
     "enable_v2_behavior": _EAGER,

@@ -14,9 +14,12 @@ __all__ = ["FILE", "MODULES", "callables", "resolve"]
 
 FILE = Path(__file__).parent.parent / "data" / "names.txt"
 
-MODULES = """app bitwise compat debugging distributions dtypes flags gfile graph_util image initializers io
-layers linalg lookup losses math metrics nest nn nn.rnn_cell queue random saved_model signal sparse strings
-summary train""".split()
+MODULES = """app bitwise compat data data.experimental debugging distributions dtypes flags gfile graph_util image
+initializers io layers linalg lookup losses math metrics nest nn nn.rnn_cell queue random saved_model signal
+sparse strings summary train""".split()
+
+# Classes whose methods are listed, too.
+CLASSES = ("data.Dataset", "data.Iterator")
 
 
 def resolve(name: str) -> Any:
@@ -30,6 +33,7 @@ def resolve(name: str) -> Any:
 def callables() -> list[str]:
     """Names of functions and classes, `reduce_sum` and `nn.relu`; one that leads nowhere raises."""
     names = dir(tf) + [f"{module}.{name}" for module in MODULES for name in dir(resolve(module))]
+    names += [f"{kind}.{name}" for kind in CLASSES for name in dir(resolve(kind)) if not name.startswith("_")]
     return sorted(name for name in names if callable(resolve(name)))
 
 

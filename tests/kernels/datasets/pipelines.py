@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FAILURES", "OF_FILES", "PIPELINES", "RECORDED"]
+__all__ = ["FAILURES", "OF_FILES", "PIPELINES", "RECORDED", "passes_of"]
 
 RECORDED = Path(__file__).resolve().parent / "pipelines.json.gz"
 # The most elements of a pass, and errors after which it is given up.
@@ -218,8 +218,13 @@ def _pass(tf: Any, session: Any, initializer: str | None, fetches: list[str]) ->
     return {"elements": elements, "errors": failed}
 
 
-def _recorded(tensorflow: Any, source: str, *, one_shot: bool) -> dict[str, Any]:
-    tf, nest = tensorflow.compat.v1, tensorflow.nest
+def passes_of(tensorflow: Any, tf: Any, nest: Any, source: str, *, one_shot: bool) -> dict[str, Any]:
+    """The graph of a pipeline, and what passes through it give.
+
+    Args:
+        tensorflow, tf: the modules with the names of TensorFlow 2 and of TensorFlow 1.
+        nest: the module that flattens structures.
+    """
     with tf.Graph().as_default() as graph, tf.Session() as session:
         names = {
             "T": tensorflow,
@@ -255,9 +260,9 @@ def _main() -> None:
         _make_files(tf)
         files = {path.name: base64.b64encode(path.read_bytes()).decode() for path in Path().iterdir()}
         for name, source in {**PIPELINES, **FAILURES, **OF_FILES}.items():
-            recorded[name] = _recorded(tensorflow, source, one_shot=False)
+            recorded[name] = passes_of(tensorflow, tf, tensorflow.nest, source, one_shot=False)
             if name not in CAPTURING and name not in OF_FILES:
-                recorded[f"{name}, one shot"] = _recorded(tensorflow, source, one_shot=True)
+                recorded[f"{name}, one shot"] = passes_of(tensorflow, tf, tensorflow.nest, source, one_shot=True)
     text = json.dumps({"files": files, "pipelines": recorded}, separators=(",", ":"), sort_keys=True)
     RECORDED.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
     print(f"{len(recorded)} pipelines, {RECORDED.stat().st_size} bytes", file=sys.stderr)

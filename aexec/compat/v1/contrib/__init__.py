@@ -15,7 +15,6 @@ __all__: list[str] = []
 
 _MISSING = {
     "cudnn_rnn": "use tf.nn.rnn_cell.LSTMCell and tf.nn.dynamic_rnn",
-    "data": "input comes from queues (tf.train.batch, docs/queues.md), from aexec.prefetch, or is fed",
     "distribute": "see docs/distributed.md, and docs/training.md for several replicas",
     "eager": "there is no eager execution: build a graph and run it in a session",
     "estimator": "write the loop with tf.train.MonitoredTrainingSession",
@@ -33,7 +32,7 @@ __getattr__, __dir__ = namespace(
     {
         **{
             name: f"contrib.{name}"
-            for name in "crf framework layers legacy_seq2seq opt rnn seq2seq slim training".split()
+            for name in "crf data framework layers legacy_seq2seq opt rnn seq2seq slim training".split()
         },
         "distributions": "networks.distributions",
         "lookup": "functions.lookup",

@@ -1,0 +1,154 @@
+"""`DatasetBase`: a dataset of a graph being built: the tensor that holds it, and what its elements are.
+
+The methods that make datasets are in the classes derived from it, of which `Dataset` is the last: `sources.py`,
+`transformations.py`, `batching.py`, `grouping.py`, `mixing.py`, `dataset.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Self, cast
+
+from aexec import ops
+from aexec.control_flow.function import TensorSpec
+from aexec.control_flow.function_call import add_call
+from aexec.data.element_spec import (
+    Dialect,
+    classes_of,
+    flat_shapes,
+    flat_types,
+    normal_spec,
+    shapes_of,
+    types_of,
+)
+from aexec.data.element_structure import map_leaves
+from aexec.data.options import Options
+from aexec.data.traced import Traced, traced
+from aexec.framework.op_contract import op_registry
+from aexec.graph.graph import Graph, current_graph
+from aexec.graph.nodes.node import Tensor
+
+__all__ = ["DatasetBase", "building"]
+
+
+@contextmanager
+def building(graph: Graph | None = None) -> Iterator[None]:
+    """Context manager: nodes are added to the current graph; outside of all graphs to `graph`, or to a new one."""
+    if current_graph() is not None:
+        yield
+        return
+    with Graph() if graph is None else graph:
+        yield
+
+
+class DatasetBase:
+    """A dataset of a graph.
+
+    Args:
+        variant: a scalar of type variant.
+        element_spec: what its elements are.
+        options: of the dataset, for those made of it.
+
+    Attributes:
+        variant: as given.
+        spec_here: the elements' spec with shapes as aexec's own objects.
+        dialect: the classes in which elements, shapes and further datasets are given.
+    """
+
+    dialect: ClassVar[Dialect]
+
+    def __init__(self, variant: Tensor, element_spec: Any, options: Options | None = None) -> None:
+        self.variant = variant
+        self.spec_here = normal_spec(element_spec)
+        self._options = options or Options()
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that it belongs to."""
+        return cast(Graph, self.variant.graph)
+
+    @property
+    def element_spec(self) -> Any:
+        """What the elements are: a structure of `TensorSpec`s and other specs."""
+        shape = self.dialect.shape
+
+        def of(leaf: Any) -> Any:
+            return TensorSpec(shape(leaf.shape), leaf.dtype) if isinstance(leaf, TensorSpec) else leaf
+
+        return map_leaves(of, self.spec_here)
+
+    @property
+    def output_types(self) -> Any:
+        """The types of an element's parts."""
+        return types_of(self.spec_here)
+
+    @property
+    def output_shapes(self) -> Any:
+        """The shapes of an element's parts."""
+        return shapes_of(self.spec_here, self.dialect)
+
+    @property
+    def output_classes(self) -> Any:
+        """The classes of an element's parts."""
+        return classes_of(self.spec_here, self.dialect)
+
+    @classmethod
+    def made(
+        cls,
+        op: str,
+        inputs: Mapping[str, Any],
+        spec: Any,
+        attrs: Mapping[str, Any] | None = None,
+        functions: Sequence[Traced] = (),
+        name: str | None = None,
+        options: Options | None = None,
+    ) -> Self:
+        """A dataset that a new node makes.
+
+        Args:
+            inputs, attrs: of the node; the attrs with the elements' types and shapes are added.
+            functions: those that the node calls.
+        """
+        known = {attr.name for attr in op_registry.global_registry.lookup(op).op_def.attrs}
+        all_attrs = dict(attrs or {})
+        if "output_types" in known:
+            all_attrs["output_types"] = flat_types(spec)
+        if "output_shapes" in known:
+            all_attrs["output_shapes"] = flat_shapes(spec)
+        node = add_call(op, [function.graph for function in functions], dict(inputs), all_attrs, name or op)
+        made: Self = cls.dialect.dataset(node.output(0), spec)
+        made._options = options or made._options
+        return made
+
+    def derived(
+        self,
+        op: str,
+        inputs: Mapping[str, Any],
+        spec: Any = None,
+        attrs: Mapping[str, Any] | None = None,
+        functions: Sequence[Traced] = (),
+        name: str | None = None,
+    ) -> Self:
+        """A dataset made of this one, which is the node's first input.
+
+        Args:
+            spec: that of its elements; by default the same.
+        """
+        with building(self.graph):
+            given = {"input_dataset": self.variant, **inputs}
+            return self.made(
+                op, given, self.spec_here if spec is None else spec, attrs, functions, name, options=self._options
+            )
+
+    def traced(self, function: Callable[..., Any], where: str, spec: Any = None, **how: Any) -> Traced:
+        """A function of this dataset's elements, or of others with a given spec; `how` as for `traced.traced`."""
+        return traced(function, self.spec_here if spec is None else spec, where, self.dialect, **how)
+
+    def cardinality(self) -> Tensor:
+        """The number of elements, an int64 scalar; -1 for a dataset without end, -2 if they have to be counted."""
+        with building(self.graph):
+            return ops.dataset_cardinality(self.variant)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} '{self.variant.node.name}' of {self.element_spec!r}>"
