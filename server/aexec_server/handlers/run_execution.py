@@ -65,6 +65,8 @@ class RunExecution:
             run.begin(step)
             if asked.trace:
                 phases = _phases_before(run, arrival)
+                if stream is not None:
+                    stream.phases = phases
             try:
                 values = await begun.rest
             finally:

@@ -1,7 +1,9 @@
 """The console at `/`: a page on which people look at sessions, run them, and cancel runs.
 
-Its files are in `static/`: `console.js` is the page, `graph_view.js` draws graphs, which `graph_layout.js` lays out in
-a worker, and `timeline.js` draws traces.  The page uses only the HTTP API that is open to every client.
+Its files are in `static/`, one module of JavaScript for each concept: `console.js` is the page, `live_page.js` and
+`session_page.js` are what it shows; `graph_view.js` shows graphs, which `graph_layout.js` lays out in a worker.  What
+others have written is in `static/vendor/`, with its licences.  The page uses only the HTTP API that is open to every
+client.
 """
 
 from __future__ import annotations

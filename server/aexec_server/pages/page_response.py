@@ -16,8 +16,12 @@ __all__ = ["STATIC", "file_route", "file_routes", "page_response"]
 _FOLDER = Path(__file__).parents[1] / "static"
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
-# Read at import: handlers must not wait for a disk.
-STATIC = {path.name: path.read_bytes() for path in sorted(_FOLDER.iterdir()) if path.suffix in _TYPES}
+# Read at import: handlers must not wait for a disk.  By path in the folder, such as `vendor/uplot.css`.
+STATIC = {
+    path.relative_to(_FOLDER).as_posix(): path.read_bytes()
+    for path in sorted(_FOLDER.rglob("*"))
+    if path.suffix in _TYPES
+}
 
 # A page loads nothing from other sites, runs only the server's scripts, and cannot be framed by another site:
 # www.w3.org/TR/CSP3.

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from itertools import chain
+from time import perf_counter
 
 from aiohttp import web
 from aiohttp.hdrs import METH_HEAD
@@ -88,8 +89,11 @@ async def write_events(
         number += 1
         if event.kind == "output":
             head, tail = _frame_of_output(media, number)
+            began = perf_counter()
             parts = chain([head, around[0]], _output_parts(event.what, stream.as_list, style), [around[1], tail])
             await door.write(response, request, parts, nanoseconds=tensors.write_ns(event.what.value, binary=False))
+            if stream.phases is not None:
+                stream.phases.encoding += perf_counter() - began
         else:
             text = framed(media, event.kind, number, _text(event, run, request))
             await door.write(response, request, [text], nanoseconds=0)

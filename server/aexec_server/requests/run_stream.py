@@ -15,6 +15,7 @@ from aexec import errors
 from aexec.hosting import DType, canonical_name
 from aexec_server.requests.run_response import check_answer_size
 from aexec_server.requests.run_table import Run
+from aexec_server.requests.run_traces import Phases
 from aexec_server.requests.served_call import AnswerForm
 from aexec_server.requests.tensors import size_of
 
@@ -56,6 +57,7 @@ class RunStream:
         as_list: write outputs as V2 tensors.
         begun: set once there is an event to read, or the run has ended.
         run: the run, once it is known.
+        phases: to which the time of writing outputs is added; None if the run is not traced.
     """
 
     def __init__(self, progress: Callable[[Run], dict[str, Any]], most: int, *, watched: bool = False) -> None:
@@ -63,6 +65,7 @@ class RunStream:
         self.as_list = False
         self.begun = asyncio.Event()
         self.run: Run | None = None
+        self.phases: Phases | None = None
         self._progress = progress
         self._most = most
         self._size = 0

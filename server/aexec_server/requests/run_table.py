@@ -24,7 +24,7 @@ from aexec.errors import Code
 from aexec.hosting import BatchedStep, StepState
 from aexec_server.clients.callers import ANYONE, Caller
 from aexec_server.requests.early_cancels import REMEMBER_SECONDS, EarlyCancels
-from aexec_server.requests.run_traces import TraceTable
+from aexec_server.requests.run_traces import Phases, TraceTable
 from aexec_server.requests.served_call import AnswerForm, ServedCall
 
 __all__ = ["RUN_ID", "Run", "RunTable", "StartedRun", "check_run_id", "run_key"]
@@ -55,9 +55,11 @@ class Watched(Protocol):
 
     Attributes:
         watched: True to get outputs as they come.
+        phases: to which it adds the time of writing outputs; None for nothing.
     """
 
     watched: bool
+    phases: Phases | None
 
     def begin(self, tensors: tuple[str, ...], form: AnswerForm, *, as_list: bool) -> None: ...
 

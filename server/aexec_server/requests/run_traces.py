@@ -22,7 +22,7 @@ class Phases:
         in_line: waiting for a slot.
         preparing: reading the request, and planning.
         running: the step.
-        encoding: writing the answer; 0 for a run that is answered with events, which are written meanwhile.
+        encoding: writing the answer; for a run that is answered with events, its outputs, in part while it runs.
     """
 
     receiving: float = 0.0

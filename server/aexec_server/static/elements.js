@@ -49,20 +49,3 @@ export function keyed(parent, items, key, make, update) {
   }
   for (const child of there.values()) child.remove();
 }
-
-/** 1234567 as "1.2 MB". */
-export function bytesText(bytes) {
-  const units = ["B", "kB", "MB", "GB", "TB"];
-  let i = 0;
-  while (bytes >= 1000 && i < units.length - 1) {
-    bytes /= 1000;
-    i += 1;
-  }
-  return `${i && bytes < 100 ? bytes.toFixed(1) : Math.round(bytes)} ${units[i]}`;
-}
-
-/** The sizes of a shape: "2 × ?", "scalar", "any shape". */
-export function shapeText(shape) {
-  if (!shape) return "any shape";
-  return shape.length ? shape.map((size) => (size < 0 ? "?" : size)).join(" × ") : "scalar";
-}

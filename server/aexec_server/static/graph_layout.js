@@ -1,133 +1,59 @@
-// Lays out a graph in layers (after Sugiyama, Tagawa and Toda, 1981), in a worker: it gets {count, edges, widths}, edges
-// as pairs of numbers of nodes, one after another, and answers {x, y}, the centres of the nodes.
+// Lays out boxes in layers, in a worker, by dagre. It gets {number, box}: a box is {width, height, children, edges}, edges
+// as pairs of numbers of children, and answers {number, box}, in which each child has x and y, the place of its middle in
+// its parent, each box its size, and each edge its points.
 
-const LAYER = 64; // from one layer to the next
-const GAP = 18; // between two nodes of a layer
-const SWEEPS = 12;
+import { Graph, layout } from "./vendor/dagre.esm.js";
 
-/** The edges without those that close a cycle, found by a search in depth. */
-function acyclic(count, edges) {
-  const after = lists(count, edges, 0);
-  const colour = new Uint8Array(count); // 1: being visited, 2: visited
-  const back = new Set();
-  for (let root = 0; root < count; root += 1) {
-    if (colour[root]) continue;
-    const path = [[root, 0]];
-    colour[root] = 1;
-    while (path.length) {
-      const top = path[path.length - 1];
-      if (top[1] === after[top[0]].length) {
-        colour[top[0]] = 2;
-        path.pop();
-        continue;
-      }
-      const edge = after[top[0]][top[1]];
-      top[1] += 1;
-      const next = edges[2 * edge + 1];
-      if (colour[next] === 1) back.add(edge);
-      else if (colour[next] === 0) {
-        colour[next] = 1;
-        path.push([next, 0]);
-      }
-    }
-  }
-  return Array.from({ length: edges.length / 2 }, (_, edge) => edge).filter((edge) => !back.has(edge));
+const HEADER = 28; // above the children of a box, for its name
+const MARGIN = 14;
+const GAP = 16;
+
+/** Gives a box's children their places, and the box its size. */
+function place(box) {
+  if (!box.children) return;
+  box.children.forEach(place);
+  const joined = new Set(box.edges.flat());
+  const height = placeLayers(box, joined);
+  const loose = box.children.filter((_, i) => !joined.has(i));
+  if (loose.length) placeGrid(box, loose, height);
+  box.height += HEADER;
+  for (const child of box.children) child.y += HEADER;
+  for (const points of box.points) for (const point of points) point.y += HEADER;
 }
 
-/** For each node the numbers of the edges that begin (end = 0) or end (end = 1) there. */
-function lists(count, edges, end, some = null) {
-  const found = Array.from({ length: count }, () => []);
-  const all = some ?? Array.from({ length: edges.length / 2 }, (_, edge) => edge);
-  for (const edge of all) found[edges[2 * edge + end]].push(edge);
-  return found;
+function placeLayers(box, joined) {
+  box.points = [];
+  [box.width, box.height] = [box.least, 2 * MARGIN];
+  if (!joined.size) return MARGIN;
+  const graph = new Graph();
+  graph.setGraph({ ranksep: 34, nodesep: GAP, edgesep: 8, marginx: MARGIN, marginy: MARGIN });
+  graph.setDefaultEdgeLabel(() => ({}));
+  for (const i of joined) graph.setNode(String(i), { width: box.children[i].width, height: box.children[i].height });
+  for (const [from, to] of box.edges) graph.setEdge(String(from), String(to), {});
+  layout(graph);
+  for (const i of joined) Object.assign(box.children[i], { x: graph.node(String(i)).x, y: graph.node(String(i)).y });
+  box.points = box.edges.map(([from, to]) => graph.edge(String(from), String(to)).points.map(({ x, y }) => ({ x, y })));
+  box.width = Math.max(box.least, graph.graph().width);
+  box.height = graph.graph().height;
+  return box.height;
 }
 
-/** The layer of each node: below all that it takes; what takes nothing stands just above what takes it. */
-function layersOf(count, edges, kept) {
-  const after = lists(count, edges, 0, kept);
-  const waits = new Int32Array(count);
-  for (const edge of kept) waits[edges[2 * edge + 1]] += 1;
-  const sources = waits.map((n) => (n === 0 ? 1 : 0));
-  const layer = new Int32Array(count);
-  const ready = [];
-  for (let node = 0; node < count; node += 1) if (!waits[node]) ready.push(node);
-  const order = [];
-  while (ready.length) {
-    const node = ready.pop();
-    order.push(node);
-    for (const edge of after[node]) {
-      const next = edges[2 * edge + 1];
-      layer[next] = Math.max(layer[next], layer[node] + 1);
-      waits[next] -= 1;
-      if (!waits[next]) ready.push(next);
-    }
+/** What no edge joins, in rows below the rest. */
+function placeGrid(box, loose, top) {
+  const wide = Math.max(box.width, Math.sqrt(loose.reduce((sum, child) => sum + (child.width + GAP) * (child.height + GAP), 0)) * 1.5);
+  let [x, y, tallest, right] = [MARGIN, top, 0, box.width];
+  for (const child of loose) {
+    if (x > MARGIN && x + child.width + MARGIN > wide) [x, y, tallest] = [MARGIN, y + tallest + GAP, 0];
+    Object.assign(child, { x: x + child.width / 2, y: y + child.height / 2 });
+    x += child.width + GAP;
+    tallest = Math.max(tallest, child.height);
+    right = Math.max(right, x - GAP + MARGIN);
   }
-  for (const node of order) {
-    if (sources[node] && after[node].length) layer[node] = Math.min(...after[node].map((edge) => layer[edges[2 * edge + 1]])) - 1;
-  }
-  return layer;
+  box.width = right;
+  box.height = y + tallest + MARGIN;
 }
 
-/** Layers as lists of nodes; one that is too wide becomes several, so that a fan of thousands can be looked at. */
-function rowsOf(count, layer) {
-  const rows = [];
-  for (let node = 0; node < count; node += 1) (rows[layer[node]] ??= []).push(node);
-  const most = Math.max(24, Math.ceil(2 * Math.sqrt(count)));
-  return rows.filter((row) => row).flatMap((row) => Array.from({ length: Math.ceil(row.length / most) }, (_, i) => row.slice(i * most, (i + 1) * most)));
-}
-
-/** Places closest to `wanted` (in least squares) in this order, with room for the widths: pooled adjacent violators. */
-function placed(row, wanted, widths) {
-  const offsets = [];
-  let offset = 0;
-  row.forEach((node, i) => {
-    if (i) offset += (widths[row[i - 1]] + widths[node]) / 2 + GAP;
-    offsets.push(offset);
-  });
-  const blocks = []; // {sum, count}
-  row.forEach((node, i) => {
-    blocks.push({ sum: wanted[node] - offsets[i], count: 1 });
-    while (blocks.length > 1) {
-      const [a, b] = blocks.slice(-2);
-      if (a.sum / a.count <= b.sum / b.count) break;
-      blocks.splice(-2, 2, { sum: a.sum + b.sum, count: a.count + b.count });
-    }
-  });
-  const x = [];
-  for (const block of blocks) for (let i = 0; i < block.count; i += 1) x.push(block.sum / block.count + offsets[x.length]);
-  return x;
-}
-
-function layout({ count, edges, widths }) {
-  const kept = acyclic(count, edges);
-  const rows = rowsOf(count, layersOf(count, edges, kept));
-  const neighbours = Array.from({ length: count }, () => [[], []]);
-  for (const edge of kept) {
-    const [from, to] = [edges[2 * edge], edges[2 * edge + 1]];
-    neighbours[to][0].push(from);
-    neighbours[from][1].push(to);
-  }
-  const x = new Float64Array(count);
-  for (const row of rows) {
-    const zero = new Float64Array(count);
-    placed(row, zero, widths).forEach((place, i) => (x[row[i]] = place));
-  }
-  for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
-    const down = sweep % 2 === 0;
-    const wanted = Float64Array.from(x);
-    for (const row of down ? rows : [...rows].reverse()) {
-      for (const node of row) {
-        const others = neighbours[node][down ? 0 : 1];
-        if (others.length) wanted[node] = others.reduce((sum, other) => sum + x[other], 0) / others.length;
-      }
-      // Towards the end the order stays, and only places change.
-      if (sweep < SWEEPS - 2) row.sort((a, b) => wanted[a] - wanted[b]);
-      placed(row, wanted, widths).forEach((place, i) => (x[row[i]] = place));
-    }
-  }
-  const y = new Float64Array(count);
-  rows.forEach((row, i) => row.forEach((node) => (y[node] = i * LAYER)));
-  return { x, y };
-}
-
-if (typeof self !== "undefined" && "onmessage" in self) self.onmessage = (event) => self.postMessage(layout(event.data));
+self.onmessage = ({ data }) => {
+  place(data.box);
+  self.postMessage(data);
+};
