@@ -19,34 +19,58 @@ struct windows {
     Py_ssize_t height, width, high, wide, step_y, step_x, stride_y, stride_x, columns, before_y, before_x;
 };
 
+/* Of a convolution's windows, so many pixels and taps are copied at a time: both stay in a core's second-level cache.
+ * Behind them in the scratch is a panel of the weights, or of the gradient. */
+enum {
+    WINDOW_PIXELS = 96,
+    WINDOW_TAPS = 384,
+    MOST_LANES = 16,
+    MOST_TILE = 12,
+    /* A tile may read beyond the last of its rows. */
+    WINDOW_SCRATCH = (WINDOW_PIXELS + MOST_TILE) * WINDOW_TAPS + WINDOW_TAPS * 2 * MOST_LANES,
+};
+
 #define NAME(name) name##_plain
 #define TARGET
 #define LANES 4
+#define TILE 4
+#define EACH_OF_TILE(DO) DO(0) DO(1) DO(2) DO(3)
 #include "loops.h"
 #undef NAME
 #undef TARGET
 #undef LANES
+#undef TILE
+#undef EACH_OF_TILE
 
 #if defined(__x86_64__)
 #define NAME(name) name##_avx2
 #define TARGET __attribute__((target("avx2,fma")))
 #define LANES 8
+#define TILE 6
+#define EACH_OF_TILE(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
 #include "loops.h"
 #undef NAME
 #undef TARGET
 #undef LANES
+#undef TILE
+#undef EACH_OF_TILE
 #define NAME(name) name##_avx512
 #define TARGET __attribute__((target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,prefer-vector-width=512")))
 #define LANES 16
+#define TILE 12
+#define EACH_OF_TILE(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
 #include "loops.h"
 #undef NAME
 #undef TARGET
 #undef LANES
+#undef TILE
+#undef EACH_OF_TILE
 #endif
 
 /* The loops that are used. */
 #define EACH_LOOP(DO)                                                                                                 \
-    DO(erfs) DO(gelu) DO(finish) DO(depthwise) DO(max_pool) DO(max_pool_grad) DO(cross_entropy)                        \
+    DO(erfs) DO(gelu) DO(finish) DO(depthwise) DO(convolve)\
+    DO(filter_gradient) DO(max_pool) DO(max_pool_grad) DO(cross_entropy)                        \
     DO(sparse_cross_entropy) DO(add_rows) DO(gradient_descent) DO(momentum) DO(adam) DO(rms_prop) DO(adagrad)
 #define DECLARE(name) static __typeof__(name##_plain) *name;
 #define TAKE_PLAIN(name) name = name##_plain;
@@ -218,6 +242,35 @@ static PyObject *py_depthwise(PyObject *module, PyObject *args) {
     }
     COMPUTE(depthwise(image, by, to, &w, channels, row, rows));
 }
+
+/* convolve and filter_gradient: the second or the third array is written. */
+static PyObject *convolution(PyObject *args, int gradient) {
+    PyObject *x, *second, *third, *more, *tuple;
+    Py_ssize_t channels, filters, row, rows;
+    struct windows w;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOOOOnnnn", &x, &second, &third, &more, &tuple, &channels, &filters, &row, &rows) ||
+        !windows_of(tuple, &w, row, rows)) {
+        return NULL;
+    }
+    const Py_ssize_t weights = times(times(times(w.high, w.wide), channels), filters);
+    const Py_ssize_t pixels = times(times(rows, w.columns), filters);
+    const float *image = FLOATS(x, times(times(w.height, w.width), channels));
+    const float *by = image == NULL ? NULL : FLOATS(second, gradient ? pixels : weights);
+    float *to = by == NULL ? NULL : OUTPUT(third, gradient ? weights : pixels);
+    float *scratch = to == NULL ? NULL : OUTPUT(more, WINDOW_SCRATCH);
+    if (scratch == NULL) {
+        REFUSE;
+    }
+    if (gradient) {
+        COMPUTE(filter_gradient(image, by, to, scratch, &w, channels, filters, row, rows));
+    }
+    COMPUTE(convolve(image, by, to, scratch, &w, channels, filters, row, rows));
+}
+
+static PyObject *py_convolve(PyObject *module, PyObject *args) { return convolution(args, 0); }
+
+static PyObject *py_filter_gradient(PyObject *module, PyObject *args) { return convolution(args, 1); }
 
 static PyObject *py_max_pool(PyObject *module, PyObject *args) {
     PyObject *x, *out, *tuple;
@@ -404,6 +457,10 @@ static PyMethodDef functions[] = {
     FUNCTION(gelu, METH_O, "gelu(x): in place"),
     FUNCTION(finish, METH_VARARGS, "finish(rows, bias, side or None, count, channels, low, high): in place"),
     FUNCTION(depthwise, METH_VARARGS, "depthwise(x, weights, out, windows, channels, row, rows): one image"),
+    FUNCTION(convolve, METH_VARARGS,
+             "convolve(x, weights, out, scratch, windows, channels, filters, row, rows): one image"),
+    FUNCTION(filter_gradient, METH_VARARGS,
+             "filter_gradient(x, grad, out, scratch, windows, channels, filters, row, rows): adds to out, one image"),
     FUNCTION(max_pool, METH_VARARGS, "max_pool(x, out, windows, channels, row, rows): one image"),
     FUNCTION(max_pool_grad, METH_VARARGS, "max_pool_grad(x, grad, out, windows, channels, row, rows): one image"),
     FUNCTION(cross_entropy, METH_VARARGS, "cross_entropy(logits, labels, losses, grads, rows, classes)"),
@@ -419,6 +476,9 @@ static PyMethodDef functions[] = {
 };
 
 static int execute(PyObject *module) {
+    if (PyModule_AddIntConstant(module, "WINDOW_SCRATCH", WINDOW_SCRATCH) < 0) {
+        return -1;
+    }
     return PyModule_AddStringConstant(module, "INSTRUCTIONS", choose_loops());
 }
 

@@ -2,7 +2,8 @@
  *
  *   NAME(name)  the function's name for this set,
  *   TARGET      the attribute that lets the compiler use the set,
- *   LANES       how many numbers one of its registers holds.
+ *   LANES       how many numbers one of its registers holds,
+ *   EACH_OF_TILE(DO)  DO(0) DO(1) …, TILE times: so many rows of a product are in registers at once.
  *
  * All arrays are contiguous float32, unless a comment says otherwise; loops.c has checked their sizes.  A comparison
  * `a < b ? b : a` gives `a` if one of them is NaN, so NaN in `a` stays.
@@ -169,6 +170,155 @@ static TARGET void NAME(depthwise)(const float *restrict x, const float *restric
         }
     }
 }
+
+/* ---------------------------------------------------------------- convolution */
+
+/* A convolution is the product of a matrix of windows [pixels, taps] with the weights [taps, filters].  The windows are
+ * copied for some hundred pixels and taps at a time, which stay in the cache, and a panel of the weights as well; a tile
+ * of TILE rows and two registers' columns of the result is in registers while it is added up. */
+enum { NAME(WIDE) = 2 * LANES, NAME(PIXELS) = WINDOW_PIXELS / TILE * TILE };
+
+/* Copies the taps [tap, tap + count) of the windows of `pixels` output pixels, from number `pixel` of the output rows
+ * on, to a [pixels, WINDOW_TAPS]. */
+static TARGET void NAME(copy_windows)(const float *restrict x, float *restrict a, const struct windows *w,
+                                      Py_ssize_t channels, Py_ssize_t pixel, Py_ssize_t pixels, Py_ssize_t tap,
+                                      Py_ssize_t count) {
+    const Py_ssize_t run = w->wide * channels;
+    for (Py_ssize_t p = 0; p < pixels; p++, a += WINDOW_TAPS) {
+        const Py_ssize_t top = (pixel + p) / w->columns * w->stride_y - w->before_y;
+        const Py_ssize_t left = (pixel + p) % w->columns * w->stride_x - w->before_x;
+        float *to = a;
+        for (Py_ssize_t t = tap; t < tap + count;) {
+            const Py_ssize_t i = t / run, y = top + i * w->step_y;
+            /* What is wanted of row i of the window: [t, end). */
+            Py_ssize_t end = (i + 1) * run < tap + count ? (i + 1) * run : tap + count;
+            if (y < 0 || y >= w->height) {
+                memset(to, 0, (end - t) * sizeof(float));
+                to += end - t;
+                t = end;
+            } else if (w->step_x == 1) {
+                /* The row is contiguous in the image: [first, last) of it lies inside. */
+                Py_ssize_t first = left < 0 ? -left * channels : 0, last = (w->width - left) * channels;
+                Py_ssize_t from = t - i * run, to_end = end - i * run;
+                first = first < from ? from : first > to_end ? to_end : first;
+                last = last > to_end ? to_end : last < first ? first : last;
+                memset(to, 0, (first - from) * sizeof(float));
+                memcpy(to + (first - from), x + (y * w->width + left) * channels + first,
+                       (last - first) * sizeof(float));
+                memset(to + (last - from), 0, (to_end - last) * sizeof(float));
+                to += end - t;
+                t = end;
+            } else {
+                const Py_ssize_t j = (t - i * run) / channels, c = t % channels, at = left + j * w->step_x;
+                end = t + channels - c < end ? t + channels - c : end;
+                if (at < 0 || at >= w->width) {
+                    memset(to, 0, (end - t) * sizeof(float));
+                } else {
+                    memcpy(to, x + (y * w->width + at) * channels + c, (end - t) * sizeof(float));
+                }
+                to += end - t;
+                t = end;
+            }
+        }
+    }
+}
+
+/* Copies columns [column, column + WIDE) of `rows` rows of a matrix [.., columns] to b [rows, WIDE]; zeros beyond. */
+static inline TARGET void NAME(copy_panel)(const float *restrict matrix, float *restrict b, Py_ssize_t rows,
+                                           Py_ssize_t columns, Py_ssize_t column) {
+    const Py_ssize_t here = columns - column < NAME(WIDE) ? columns - column : NAME(WIDE);
+    for (Py_ssize_t k = 0; k < rows; k++, b += NAME(WIDE)) {
+        memcpy(b, matrix + k * columns + column, here * sizeof(float));
+        memset(b + here, 0, (NAME(WIDE) - here) * sizeof(float));
+    }
+}
+
+/* The tile out[r, n] += sum over k of a[r * down + k * along] * b[k, n], for r < rows of TILE and n < columns of
+ * WIDE; with `begin` out is not read.  All TILE rows of `a` are read. */
+static inline __attribute__((always_inline)) TARGET void NAME(add_tile)(const float *restrict a, Py_ssize_t down, Py_ssize_t along,
+                                         const float *restrict b, Py_ssize_t count, float *restrict out,
+                                         Py_ssize_t width, Py_ssize_t rows, Py_ssize_t columns, int begin) {
+    float edge[TILE * 2 * LANES];
+    const int whole = rows == TILE && columns == NAME(WIDE);
+    float *to = whole ? out : edge;
+    const Py_ssize_t line = whole ? width : NAME(WIDE);
+    if (!whole && !begin) {
+        for (Py_ssize_t r = 0; r < rows; r++) {
+            memcpy(edge + r * NAME(WIDE), out + r * width, columns * sizeof(float));
+        }
+    }
+#define DECLARE_ROW(r) vector left##r = {0}, right##r = {0};
+#define READ_ROW(r) left##r = LOAD(to + r * line), right##r = LOAD(to + r * line + LANES);
+#define ADD_ROW(r) left##r += a[r * down] * one, right##r += a[r * down] * other;
+#define WRITE_ROW(r) STORE(to + r * line) = left##r, STORE(to + r * line + LANES) = right##r;
+    EACH_OF_TILE(DECLARE_ROW)
+    if (!begin) {
+        EACH_OF_TILE(READ_ROW)
+    }
+    for (Py_ssize_t k = 0; k < count; k++, a += along, b += NAME(WIDE)) {
+        const vector one = LOAD(b), other = LOAD(b + LANES);
+        EACH_OF_TILE(ADD_ROW)
+    }
+    EACH_OF_TILE(WRITE_ROW)
+    if (!whole) {
+        for (Py_ssize_t r = 0; r < rows; r++) {
+            memcpy(out + r * width, edge + r * NAME(WIDE), columns * sizeof(float));
+        }
+    }
+}
+
+/* Output rows [row, row + rows) of the convolution of an image x [height, width, channels] with weights [high, wide,
+ * channels, filters], written to out [rows, columns, filters]; `scratch` has WINDOW_SCRATCH numbers. */
+static TARGET void NAME(convolve)(const float *restrict x, const float *restrict weights, float *restrict out,
+                                  float *restrict scratch, const struct windows *w, Py_ssize_t channels,
+                                  Py_ssize_t filters, Py_ssize_t row, Py_ssize_t rows) {
+    const Py_ssize_t taps = w->high * w->wide * channels, all = rows * w->columns;
+    float *a = scratch, *b = scratch + WINDOW_PIXELS * WINDOW_TAPS;
+    for (Py_ssize_t p = 0; p < all; p += NAME(PIXELS)) {
+        const Py_ssize_t pixels = all - p < NAME(PIXELS) ? all - p : NAME(PIXELS);
+        for (Py_ssize_t t = 0; t < taps; t += WINDOW_TAPS) {
+            const Py_ssize_t count = taps - t < WINDOW_TAPS ? taps - t : WINDOW_TAPS;
+            NAME(copy_windows)(x, a, w, channels, row * w->columns + p, pixels, t, count);
+            for (Py_ssize_t n = 0; n < filters; n += NAME(WIDE)) {
+                const Py_ssize_t columns = filters - n < NAME(WIDE) ? filters - n : NAME(WIDE);
+                NAME(copy_panel)(weights + t * filters, b, count, filters, n);
+                for (Py_ssize_t r = 0; r < pixels; r += TILE) {
+                    NAME(add_tile)(a + r * WINDOW_TAPS, WINDOW_TAPS, 1, b, count, out + (p + r) * filters + n,
+                                   filters, pixels - r < TILE ? pixels - r : TILE, columns, t == 0);
+                }
+            }
+        }
+    }
+}
+
+/* Adds to out [high, wide, channels, filters] the gradient of the weights from the gradient grad [rows, columns,
+ * filters] of output rows [row, row + rows) of an image x [height, width, channels]. */
+static TARGET void NAME(filter_gradient)(const float *restrict x, const float *restrict grad, float *restrict out,
+                                         float *restrict scratch, const struct windows *w, Py_ssize_t channels,
+                                         Py_ssize_t filters, Py_ssize_t row, Py_ssize_t rows) {
+    const Py_ssize_t taps = w->high * w->wide * channels, all = rows * w->columns;
+    float *a = scratch, *b = scratch + WINDOW_PIXELS * WINDOW_TAPS;
+    for (Py_ssize_t p = 0; p < all; p += NAME(PIXELS)) {
+        const Py_ssize_t pixels = all - p < NAME(PIXELS) ? all - p : NAME(PIXELS);
+        for (Py_ssize_t t = 0; t < taps; t += WINDOW_TAPS) {
+            const Py_ssize_t count = taps - t < WINDOW_TAPS ? taps - t : WINDOW_TAPS;
+            NAME(copy_windows)(x, a, w, channels, row * w->columns + p, pixels, t, count);
+            for (Py_ssize_t n = 0; n < filters; n += NAME(WIDE)) {
+                const Py_ssize_t columns = filters - n < NAME(WIDE) ? filters - n : NAME(WIDE);
+                NAME(copy_panel)(grad + p * filters, b, pixels, filters, n);
+                for (Py_ssize_t k = 0; k < count; k += TILE) {
+                    NAME(add_tile)(a + k, 1, WINDOW_TAPS, b, pixels, out + (t + k) * filters + n, filters,
+                                   count - k < TILE ? count - k : TILE, columns, 0);
+                }
+            }
+        }
+    }
+}
+
+#undef DECLARE_ROW
+#undef READ_ROW
+#undef ADD_ROW
+#undef WRITE_ROW
 
 /* ---------------------------------------------------------------- max pool */
 

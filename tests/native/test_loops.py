@@ -83,6 +83,28 @@ def test_max_pool_and_its_gradient_are_those_of_numpy(
 
 
 @needs_loops
+@given(SEEDS, st.integers(1, 3), st.tuples(st.integers(1, 20), st.integers(1, 20)),
+       st.tuples(st.integers(1, 4), st.integers(2, 5)), st.integers(8, 90), st.integers(1, 70), PADDINGS,
+       st.integers(1, 2), st.integers(1, 2))  # fmt: skip
+def test_convolution_and_its_gradients_are_those_of_numpy(
+    seed: int, images: int, image: tuple[int, int], window: tuple[int, int], depth: int, filters: int, padding: str,
+    stride: int, dilation: int,
+) -> None:  # fmt: skip
+    reach = [(size - 1) * dilation + 1 for size in window]
+    if padding == "VALID" and any(n < r for n, r in zip(image, reach, strict=True)):
+        return
+    x, weights = random(seed, images, *image, depth), random(seed + 1, *window, depth, filters)
+    # Whole numbers, so that no sum is rounded.
+    x, weights = np.round(2 * x), np.round(2 * weights)
+    attrs = {"strides": [1, stride, stride, 1], "dilations": [1, dilation, dilation, 1], "padding": padding}
+    assert_both_agree("Conv2D", [x, weights], exact=True, **attrs)
+    grad = np.round(2 * random(seed + 2, *run_op("Conv2D", [x, weights], **attrs).shape))
+    sizes = [np.array(array.shape, np.int32) for array in (x, weights)]
+    assert_both_agree("Conv2DBackpropInput", [sizes[0], weights, grad], exact=True, **attrs)
+    assert_both_agree("Conv2DBackpropFilter", [x, sizes[1], grad], exact=True, **attrs)
+
+
+@needs_loops
 @given(SEEDS, st.integers(1, 20), st.integers(1, 70), st.sampled_from([1.0, 50.0, np.inf]))
 def test_cross_entropies_are_those_of_numpy(seed: int, rows: int, classes: int, scale: float) -> None:
     logits = random(seed, rows, classes)
@@ -151,10 +173,13 @@ def test_update_of_an_array_that_is_no_row_of_memory_takes_the_formula() -> None
 
 # One call of each loop, with the sizes that it needs: windows over 4 x 5 pixels of 3 channels, 2 x 2 taps, stride 1.
 WINDOWS = (4, 5, 2, 2, 1, 1, 1, 1, 4, 0, 0)
+SCRATCH = ("f", getattr(native.loops, "WINDOW_SCRATCH", 0))
 CALLS: dict[str, tuple[Any, ...]] = {
     "erfs": (("f", 6), ("f", 6)),
     "finish": (("f", 6), ("f", 3), ("f", 6), 2, 3, 0.0, 6.0),
     "depthwise": (("f", 60), ("f", 12), ("f", 36), WINDOWS, 3, 0, 3),
+    "convolve": (("f", 60), ("f", 60), ("f", 60), SCRATCH, WINDOWS, 3, 5, 0, 3),
+    "filter_gradient": (("f", 60), ("f", 60), ("f", 60), SCRATCH, WINDOWS, 3, 5, 0, 3),
     "max_pool": (("f", 60), ("f", 36), WINDOWS, 3, 0, 3),
     "max_pool_grad": (("f", 60), ("f", 36), ("f", 60), WINDOWS, 3, 0, 3),
     "cross_entropy": (("f", 6), ("f", 6), ("f", 2), ("f", 6), 2, 3),
@@ -194,7 +219,7 @@ def test_loop_refuses_arrays_of_another_size(name: str) -> None:
 
 @needs_loops
 def test_loops_have_all_a_call_in_these_tests() -> None:
-    loops = {name for name in dir(native.loops) if not name.startswith("_") and name != "INSTRUCTIONS"}
+    loops = {name for name in dir(native.loops) if callable(getattr(native.loops, name)) and name[0] != "_"}
     assert loops == {*CALLS, "gelu"}
 
 

@@ -20,6 +20,7 @@ from aexec.kernels.common.epilogue import Epilogue
 from aexec.kernels.common.fusions import Fusion
 from aexec.kernels.nn import convolution
 from aexec.kernels.nn.conv_ops import announce_wider_convolution, check_extents, conv_cost, gradient_cost
+from aexec.kernels.nn.convolution_geometry import Geometry
 
 __all__ = ["conv_3d_then"]
 
@@ -60,12 +61,12 @@ class _Conv3D:
             raise errors.InvalidArgumentError(f"{what} should be larger than 0.")
         return spatial
 
-    def geometry(self, shape: Sequence[int], filter_shape: Sequence[int], *, centred: bool) -> convolution.Geometry:
+    def geometry(self, shape: Sequence[int], filter_shape: Sequence[int], *, centred: bool) -> Geometry:
         spec = tuple(
             windowing.extent(n, k, s, d, self.padding, centred=centred)
             for n, k, s, d in zip(shape[1:-1], filter_shape[:-2], self.strides, self.dilations, strict=True)
         )
-        return convolution.Geometry(tuple(shape), tuple(filter_shape), spec, self.on_host)
+        return Geometry(tuple(shape), tuple(filter_shape), spec, self.on_host)
 
 
 @kernel("Conv3D", T=dtypes.FLOAT, cost=conv_cost)
@@ -128,7 +129,7 @@ def _shape_of(values: Any) -> list[int]:
 
 def _check_gradient(
     conv: _Conv3D, label: str, shape: Sequence[int], filter_shape: Sequence[int], grad: Any
-) -> convolution.Geometry:
+) -> Geometry:
     for what, rank in (("input", len(shape)), ("filter_sizes", len(filter_shape)), ("out_backprop", grad.ndim)):
         if rank != 5:
             raise errors.InvalidArgumentError(f"{what} tensor must have 5 dimensions")

@@ -18,6 +18,7 @@ from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruct
 from aexec.kernels.common import windowing
 from aexec.kernels.nn import convolution
 from aexec.kernels.nn.conv_ops import announce_wider_convolution, conv_cost, explicit_pairs
+from aexec.kernels.nn.convolution_geometry import Geometry
 
 __all__: list[str] = []
 
@@ -48,7 +49,7 @@ class _Conv:
             raise errors.InvalidArgumentError(f"{name} must be positive, got {list(values)}")
         return values[1:-1]
 
-    def geometry(self, x: Any, weights: Any) -> convolution.Geometry:
+    def geometry(self, x: Any, weights: Any) -> Geometry:
         """The geometry for these shapes.  Raises InvalidArgumentError for shapes that do not match each other or the
         attrs.
         """
@@ -82,7 +83,7 @@ class _Conv:
             windowing.extent(n, k, s, d, c.text("padding"), pair, centred=spatial == 3)
             for n, k, s, d, pair in zip(shape[1:-1], weights.shape[:-2], strides, dilations, pairs, strict=True)
         )
-        return convolution.Geometry(shape, weights.shape, spec, c.xp is np)
+        return Geometry(shape, weights.shape, spec, c.xp is np)
 
 
 @kernel("Conv", T=_TYPES, cost=conv_cost)

@@ -22,6 +22,7 @@ from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue
 from aexec.kernels.common.fusions import Fusion
 from aexec.kernels.nn import convolution, winograd, winograd_rows
+from aexec.kernels.nn.convolution_geometry import Geometry
 
 __all__ = [
     "announce_wider_convolution",
@@ -101,9 +102,9 @@ class _Conv2D:
         self.result = dtype.np
         self.inner = np.dtype(np.float32) if dtype in _NARROW else dtype.np
         # The last shapes, and the geometry for them.
-        self._known: tuple[Any, convolution.Geometry | None] = (None, None)
+        self._known: tuple[Any, Geometry | None] = (None, None)
 
-    def geometry(self, shape: Sequence[int], filter_shape: Sequence[int]) -> convolution.Geometry:
+    def geometry(self, shape: Sequence[int], filter_shape: Sequence[int]) -> Geometry:
         """The geometry for these shapes.
 
         Raises InvalidArgumentError for shapes that do not match, UnimplementedError for an unsupported layout.
@@ -114,7 +115,7 @@ class _Conv2D:
             self._known = ((shape, filter_shape), geometry)
         return geometry
 
-    def _geometry(self, shape: Sequence[int], filter_shape: Sequence[int]) -> convolution.Geometry:
+    def _geometry(self, shape: Sequence[int], filter_shape: Sequence[int]) -> Geometry:
         if len(shape) != 4:
             raise errors.InvalidArgumentError(f"convolution input must be 4-dimensional: {shape_text(shape)}")
         if len(filter_shape) != 4:
@@ -144,7 +145,7 @@ class _Conv2D:
                 zip(self.strides, self.dilations, self.explicit, strict=True)
             )
         )
-        return convolution.Geometry(tuple(shape), tuple(filter_shape), spec, self.on_host)
+        return Geometry(tuple(shape), tuple(filter_shape), spec, self.on_host)
 
 
 class _FewerProducts:
@@ -156,13 +157,13 @@ class _FewerProducts:
     def __init__(self, c: OpKernelConstruction) -> None:
         self._wanted = bool(c.attrs.get("_winograd")) and c.xp is np and c.output_types[0] is dtypes.float32
         # The last geometry, and the result for it.
-        self._by_rows: tuple[convolution.Geometry | None, bool] = (None, False)
+        self._by_rows: tuple[Geometry | None, bool] = (None, False)
         # The last geometry, whether Winograd pays off for it, and whether in panels; the last kernel, and its
         # transform.
-        self._known: tuple[convolution.Geometry | None, bool, bool] = (None, False, False)
+        self._known: tuple[Geometry | None, bool, bool] = (None, False, False)
         self._kept: tuple[Any, bool, Any] = (None, False, None)
 
-    def by_rows(self, geometry: convolution.Geometry) -> bool:
+    def by_rows(self, geometry: Geometry) -> bool:
         """True if `winograd_rows` is to be called."""
         if not self._wanted:
             return False
@@ -172,7 +173,7 @@ class _FewerProducts:
             self._by_rows = (geometry, pays)
         return pays
 
-    def kernel(self, weights: Any, geometry: convolution.Geometry) -> Any:
+    def kernel(self, weights: Any, geometry: Geometry) -> Any:
         """The kernel as `winograd.forward` takes it; None if that is not to be called."""
         if not self._wanted or weights.flags.writeable:
             return None
@@ -251,7 +252,7 @@ def _sizes_vector(values: Any, text: str) -> list[int]:
 
 def _check_gradient(
     conv: _Conv2D, label: str, shape: Sequence[int], filter_shape: Sequence[int], grad: Any
-) -> convolution.Geometry:
+) -> Geometry:
     """The geometry, after checking that the output's gradient matches it.
 
     Unlike TensorFlow's CPU kernels, these take dilated and grouped convolutions.

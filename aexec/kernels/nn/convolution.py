@@ -12,136 +12,24 @@ block while it is in the cache.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from itertools import pairwise
+from functools import partial
 from math import prod
 from typing import Any
 
 from aexec.framework.memory.allocator import announce_scratch
-from aexec.framework.waiting.abandoned_calls import check_wanted
 from aexec.framework.waiting.intra_op import at_once, in_pieces
 from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.products import matrix_product
 from aexec.kernels.common.scratch import scratch
+from aexec.kernels.nn import convolution_in_c
+from aexec.kernels.nn.convolution_geometry import FILTER_SUMS, Geometry
 
-__all__ = ["TAP_NS", "Geometry", "backprop_filter", "backprop_input", "forward", "turned_around"]
+__all__ = ["TAP_NS", "backprop_filter", "backprop_input", "forward", "turned_around"]
 
 # Overhead per position of the kernel in the gradient, in nanoseconds: calls of some NumPy functions.
 TAP_NS = 5_000.0
-
-# The approximate bytes of a block's inputs and outputs, which stay in a core's second-level cache.
-_BLOCK_BYTES = 1 << 20
-_DEVICE_BLOCK_BYTES = 1 << 28
-_ITEM_BYTES = 4
-# BLAS copies the whole kernel for each block, so a block has at least this many pixels, unless they take too much.
-_LEAST_PIXELS = 256
-# The least length of a run, and the least windows per image, for separate products: smaller ones are faster as one.
-_LEAST_RUN, _LEAST_WINDOWS = 128, 1024
-
-
-# A filter's gradient is the sum of this many sums, which cores share.
-_FILTER_SUMS = 8
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """All properties of a convolution that do not depend on its data.
-
-    Attributes:
-        input_shape, filter_shape: [n, ..., c] and [..., c / groups, f].
-        spec: the windows, one per spatial dimension.
-        on_host: True if parts should stay in a core's cache; else they should be few, as each takes launches.
-    """
-
-    input_shape: tuple[int, ...]
-    filter_shape: tuple[int, ...]
-    spec: tuple[windowing.Window, ...]
-    on_host: bool = True
-
-    @cached_property
-    def groups(self) -> int:
-        return self.input_shape[-1] // self.filter_shape[-2]
-
-    @cached_property
-    def taps(self) -> int:
-        """Numbers in one window of one group."""
-        return prod(self.filter_shape[:-1])
-
-    @cached_property
-    def output_shape(self) -> tuple[int, ...]:
-        return (self.input_shape[0], *[w.count for w in self.spec], self.filter_shape[-1])
-
-    @cached_property
-    def is_matmul(self) -> bool:
-        """True if every window is one pixel, and every pixel one window."""
-        return all(w.size == w.stride == 1 and not w.before and not w.after for w in self.spec)
-
-    @cached_property
-    def run(self) -> int:
-        """Numbers of one row of a window."""
-        return prod(self.filter_shape[1:-1])
-
-    @cached_property
-    def shares_rows(self) -> bool:
-        """True if it pays to copy each row of the windows once, for all windows that have it."""
-        first, windows = self.spec[0], prod(w.count for w in self.spec)
-        long = self.run >= max(_LEAST_RUN, self.filter_shape[-1])
-        return self.groups == 1 and first.stride == 1 and first.size > 1 and long and windows >= _LEAST_WINDOWS
-
-    @cached_property
-    def mirrored(self) -> Geometry | None:
-        """The convolution of the output's gradient with the flipped kernel that gives the input's gradient.
-
-        None if there is no such simple form: with strides, groups, or padding that no window needs.
-        """
-        lengths = self.input_shape[1:-1]
-        spec = []
-        for w, length in zip(self.spec, lengths, strict=True):
-            reach = (w.size - 1) * w.dilation
-            before = reach - w.before
-            after = length + reach - before - w.count
-            if w.stride != 1 or before < 0 or after < 0:
-                return None
-            spec.append(replace(w, count=length, before=before, after=after))
-        if self.groups != 1:
-            return None
-        *sizes, depth, filters = self.filter_shape
-        return Geometry(self.output_shape, (*sizes, filters, depth), tuple(spec), self.on_host)
-
-    @cached_property
-    def parts(self) -> list[windowing.Part]:
-        """Parts of limited size that the output is cut into; the pixels of a part are contiguous."""
-        images, rows = self.input_shape[0], self.spec[0].count
-        width = prod(w.count for w in self.spec[1:])
-        bytes_per_pixel = max(self.taps, self.filter_shape[-1]) * _ITEM_BYTES
-        least = max(1, min(_LEAST_PIXELS, windowing.MOST_BYTES // bytes_per_pixel))
-        fit = max(least, (_BLOCK_BYTES if self.on_host else _DEVICE_BLOCK_BYTES) // bytes_per_pixel)
-        if rows * width <= fit:
-            step = fit // (rows * width)
-            if self.on_host:
-                step = min(step, windowing.images_together(self.spec, self.input_shape[-1], _ITEM_BYTES))
-            return [self._part(slice(i, min(i + step, images)), slice(0, rows)) for i in range(0, images, step)]
-        if rows * width < 2 * least:
-            parts = 1
-        else:
-            parts = min(rows, -(-rows * width // fit))
-        bounds = [rows * i // parts for i in range(parts + 1)]
-        cuts = [slice(start, stop) for start, stop in pairwise(bounds)]
-        return [self._part(slice(i, i + 1), cut) for i in range(images) for cut in cuts]
-
-    @cached_property
-    def part_elements(self) -> int:
-        """The numbers that a part is computed from: its windows, and the input that they cover."""
-        part, width = self.parts[0], prod(w.count for w in self.spec[1:])
-        windows: int = (part.images.stop - part.images.start) * (part.rows.stop - part.rows.start) * width
-        return windows * self.taps + part.met_elements
-
-    def _part(self, images: slice, rows: slice) -> windowing.Part:
-        check_wanted()
-        return windowing.Part(self.spec, self.input_shape, images, rows)
 
 
 def _gathered(xp: Any, view: Any) -> Any:
@@ -185,9 +73,13 @@ def forward(xp: Any, x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue
         out = xp.zeros(shape, x.dtype)
         apply_in_blocks(out, epilogue)
         return out
-    matrix = kernel.reshape(geometry.taps, shape[-1])
     if geometry.is_matmul and geometry.groups == 1:
+        matrix = kernel.reshape(geometry.taps, shape[-1])
         return matrix_product(xp, x.reshape(-1, geometry.taps), matrix, epilogue).reshape(shape)
+    made = convolution_in_c.forward(x, kernel, geometry, epilogue)
+    if made is not None:
+        return made
+    matrix = kernel.reshape(geometry.taps, shape[-1])
     parts, convolve = geometry.parts, _convolve_rows if geometry.shares_rows else _convolve
     announce_scratch(geometry.part_elements * x.itemsize * at_once(len(parts)))
     out = xp.empty(shape, x.dtype)
@@ -242,9 +134,12 @@ def backprop_filter(xp: Any, x: Any, grad: Any, geometry: Geometry) -> Any:
     if geometry.is_matmul and geometry.groups == 1:
         flat = grad.reshape(-1, grad.shape[-1])
         return matrix_product(xp, x.reshape(-1, geometry.taps).T, flat).reshape(geometry.filter_shape)
+    made = convolution_in_c.backprop_filter(x, grad, geometry)
+    if made is not None:
+        return made
     parts, groups = geometry.parts, _group_slices(geometry)
     # Separate sums, which are added in order.
-    bounds = [len(parts) * i // _FILTER_SUMS for i in range(_FILTER_SUMS + 1)] if len(parts) > 1 else [0, 1]
+    bounds = [len(parts) * i // FILTER_SUMS for i in range(FILTER_SUMS + 1)] if len(parts) > 1 else [0, 1]
     sums_at_once = at_once(len(bounds) - 1)
     elements = geometry.part_elements * sums_at_once
     # The sums, and their summands.

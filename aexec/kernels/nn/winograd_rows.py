@@ -25,7 +25,7 @@ import numpy as np
 from aexec.framework.waiting.intra_op import in_pieces
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.scratch import scratch
-from aexec.kernels.nn.convolution import Geometry
+from aexec.kernels.nn.convolution_geometry import Geometry
 
 __all__ = ["backprop_filter", "forward", "pays"]
 

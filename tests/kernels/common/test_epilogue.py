@@ -10,6 +10,7 @@ import pytest
 from aexec.kernels.common import epilogue, windowing
 from aexec.kernels.common.products import matrix_product
 from aexec.kernels.nn import convolution, depthwise
+from aexec.kernels.nn.convolution_geometry import Geometry
 
 
 class _Add:
@@ -47,7 +48,7 @@ def _image(*shape: int) -> Any:
 )
 def test_convolution(shape: tuple[int, ...], filter_shape: tuple[int, ...], strides: tuple[int, int]) -> None:
     spec = tuple(_window(n, k, s) for n, k, s in zip(shape[1:-1], filter_shape, strides, strict=False))
-    geometry = convolution.Geometry(shape, filter_shape, spec)
+    geometry = Geometry(shape, filter_shape, spec)
     x, weights = _image(*shape), _image(*filter_shape)
     plain = convolution.forward(np, x, weights, geometry)
     add = _Add(geometry.output_shape)
@@ -81,7 +82,7 @@ def test_large_outputs_come_in_blocks_that_fit_a_cache() -> None:
 
 
 def test_convolution_over_no_channels_is_finished_too() -> None:
-    geometry = convolution.Geometry((1, 4, 4, 0), (1, 1, 0, 2), (_window(4, 1), _window(4, 1)))
+    geometry = Geometry((1, 4, 4, 0), (1, 1, 0, 2), (_window(4, 1), _window(4, 1)))
     add = _Add(geometry.output_shape)
     out = convolution.forward(np, np.zeros((1, 4, 4, 0), np.float32), np.zeros((1, 1, 0, 2), np.float32), geometry, add)
     np.testing.assert_array_equal(out, add.numbers)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from aexec.framework import errors
 from aexec.kernels.common import windowing
-from aexec.kernels.nn import convolution
+from aexec.kernels.nn import convolution_geometry
+from aexec.kernels.nn.convolution_geometry import Geometry
 from tests.kernels.array_support import F32, I32, assert_gives, assert_refuses, assert_same
 from tests.kernels.conv_support import Windows, assert_close, convolve, window_attrs
 from tests.kernels.harness import build, in_tensorflow, ops_of, registered, run_op
@@ -141,7 +142,7 @@ def test_blocks_do_not_change_the_result(monkeypatch):
     ]
     whole = [run_op(op, inputs, **attrs) for op, inputs in calls]
     for limit in (1, 1 << 11, 1 << 13):
-        monkeypatch.setattr(convolution, "_BLOCK_BYTES", limit)
+        monkeypatch.setattr(convolution_geometry, "_BLOCK_BYTES", limit)
         for (op, inputs), want in zip(calls, whole, strict=True):
             np.testing.assert_allclose(run_op(op, inputs, **attrs), want, rtol=1e-5, atol=1e-5)
 
@@ -309,12 +310,12 @@ def test_rows_shared_by_windows_over_several_blocks(batch, dilation, monkeypatch
     x = rng.standard_normal((batch, 37, 29, 48)).astype(np.float32)
     weights = rng.standard_normal((3, 3, 48, 5)).astype(np.float32)
     attrs = {"strides": [1, 1, 1, 1], "padding": "SAME", "dilations": [1, dilation, dilation, 1]}
-    monkeypatch.setattr(convolution, "_BLOCK_BYTES", 1 << 18)
+    monkeypatch.setattr(convolution_geometry, "_BLOCK_BYTES", 1 << 18)
     in_blocks = run_op("Conv2D", [x, weights], **attrs)
     assert_close(
         in_blocks, run_op("Conv2D", [x.astype(np.float64), weights.astype(np.float64)], **attrs), np.float32, 1e-3
     )
-    monkeypatch.setattr(convolution, "_LEAST_RUN", 1 << 30)
+    monkeypatch.setattr(convolution_geometry, "_LEAST_RUN", 1 << 30)
     assert_close(run_op("Conv2D", [x, weights], **attrs), in_blocks, np.float32, 1e-3)
 
 
@@ -350,6 +351,6 @@ def test_memory_of_windows_is_bounded_for_any_size():
 
     for images, length, size in ((5000, 1, 5000), (7, 900, 900), (1, 3, 100_000)):
         spec = (windows(1, 1), windows(length, size))
-        geometry = convolution.Geometry((images, 1, length, 2), (1, size, 2, 3), spec)
+        geometry = Geometry((images, 1, length, 2), (1, size, 2, 3), spec)
         row = length * size * 2 * 4 + 2 * (length + size) * 2 * 4  # of windows, and what they meet
         assert 4 * geometry.part_elements <= 2 * windowing.MOST_BYTES + row

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from aexec.framework.waiting.intra_op import HelperThreads
 from aexec.kernels.common import windowing
 from aexec.kernels.nn import convolution, winograd
+from aexec.kernels.nn.convolution_geometry import Geometry
 
 SIDES = st.tuples(st.integers(1, 9), st.integers(0, 3), st.integers(0, 3))
 
@@ -20,12 +21,12 @@ def normal(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
 
 
-def geometry_of(x: Any, kernel: Any, pairs: Any = ((1, 1), (1, 1))) -> convolution.Geometry:
+def geometry_of(x: Any, kernel: Any, pairs: Any = ((1, 1), (1, 1))) -> Geometry:
     spec = tuple(windowing.extent(n, 3, 1, 1, "EXPLICIT", pair) for n, pair in zip(x.shape[1:3], pairs, strict=True))
-    return convolution.Geometry(x.shape, kernel.shape, spec)
+    return Geometry(x.shape, kernel.shape, spec)
 
 
-def assert_as_exact(x: Any, kernel: Any, geometry: convolution.Geometry, got: Any) -> None:
+def assert_as_exact(x: Any, kernel: Any, geometry: Geometry, got: Any) -> None:
     """No further from the exact result than as many roundings of the largest sum of magnitudes as there are terms."""
     exact = convolution.forward(np, x.astype(np.float64), kernel.astype(np.float64), geometry)
     magnitudes = convolution.forward(np, abs(x), abs(kernel), geometry)
@@ -95,4 +96,4 @@ def test_winograd_is_not_used_where_it_does_not_pay(shape: Any, kernel: Any, str
     spec = tuple(
         windowing.extent(n, size, stride, dilation, "SAME") for n, size in zip(shape[1:3], kernel, strict=False)
     )
-    assert not winograd.pays(convolution.Geometry(shape, kernel, spec))
+    assert not winograd.pays(Geometry(shape, kernel, spec))

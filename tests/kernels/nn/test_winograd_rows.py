@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from aexec.framework.waiting.intra_op import HelperThreads
 from aexec.kernels.common import windowing
 from aexec.kernels.nn import convolution, winograd_rows
+from aexec.kernels.nn.convolution_geometry import Geometry
 
 SIDES = st.tuples(st.integers(1, 9), st.integers(0, 3), st.integers(0, 3))
 
@@ -20,12 +21,12 @@ def normal(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
 
 
-def geometry_of(shape: Any, kernel: Any, pairs: Any = None, padding: str = "EXPLICIT") -> convolution.Geometry:
+def geometry_of(shape: Any, kernel: Any, pairs: Any = None, padding: str = "EXPLICIT") -> Geometry:
     pairs = pairs or ((kernel[0] // 2,) * 2,) * 2
     spec = tuple(
         windowing.extent(n, size, 1, 1, padding, pair) for n, size, pair in zip(shape[1:3], kernel, pairs, strict=False)
     )
-    return convolution.Geometry(tuple(shape), tuple(kernel), spec)
+    return Geometry(tuple(shape), tuple(kernel), spec)
 
 
 def assert_as_exact(got: Any, exact: Any, magnitudes: Any, terms: int) -> None:
@@ -35,7 +36,7 @@ def assert_as_exact(got: Any, exact: Any, magnitudes: Any, terms: int) -> None:
     assert abs(got - exact).max(initial=0) <= terms * np.finfo(np.float32).eps * magnitudes.max(initial=0)
 
 
-def check(x: Any, kernel: Any, geometry: convolution.Geometry) -> None:
+def check(x: Any, kernel: Any, geometry: Geometry) -> None:
     wide, weights = x.astype(np.float64), kernel.astype(np.float64)
     exact = convolution.forward(np, wide, weights, geometry)
     magnitudes = convolution.forward(np, abs(wide), abs(weights), geometry)

@@ -1,0 +1,105 @@
+"""Convolutions over two dimensions, and the gradient of their filters, by a product in C.
+
+`convolution.py` copies windows into a matrix and calls BLAS, which copies matrix and kernel once more into tiles.  The
+loop copies them once, into tiles right away.  So it is faster, unless the rows of windows are short or windows are
+single pixels.  Next to read: `aexec/native/loops.h`.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aexec import native
+from aexec.framework.memory.allocator import announce_scratch
+from aexec.framework.waiting.abandoned_calls import check_wanted
+from aexec.framework.waiting.intra_op import at_once, in_pieces
+from aexec.kernels.common import windowing
+from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
+from aexec.kernels.common.scratch import scratch
+from aexec.kernels.nn.convolution_geometry import FILTER_SUMS, Geometry
+from aexec.kernels.nn.depthwise import blocks
+
+__all__ = ["backprop_filter", "forward"]
+
+# The least numbers in a row of a window: shorter ones take longer to copy than to multiply.
+_LEAST_RUN, _LEAST_RUN_OF_GRADIENT = 16, 32
+# Multiply-adds of a piece, about; and the least pixels of one, for which the kernel is copied.
+_PIECE, _LEAST_PIXELS = 1 << 25, 48
+# The most multiply-adds for one row of the output.
+_MOST_OF_ROW = 1 << 28
+# Bytes of all sums of a filter's gradient together, unless two take more.
+_SUMS_BYTES = 1 << 24
+
+
+def _windows(geometry: Geometry, least_run: int) -> tuple[int, ...] | None:
+    """The windows as the loops take them; None if they do not, or should not."""
+    if native.loops is None or native.loops.INSTRUCTIONS == "plain" or not geometry.on_host:
+        return None
+    if len(geometry.spec) != 2 or geometry.groups != 1 or geometry.is_matmul or geometry.run < least_run:
+        return None
+    if geometry.spec[1].count * geometry.taps * geometry.filter_shape[-1] > _MOST_OF_ROW:
+        return None
+    return windowing.for_loops(geometry.spec, geometry.input_shape)
+
+
+def _cuts(geometry: Geometry) -> list[tuple[slice, slice]]:
+    """Pieces of the output: images, and rows."""
+    filters = geometry.filter_shape[-1]
+    fit = max(_LEAST_PIXELS, _PIECE // (geometry.taps * filters))
+    return blocks(geometry.input_shape[0], geometry.spec, filters, fit * filters)
+
+
+def _scratch(loops: Any) -> Any:
+    return scratch.empty(np, "convolution", (loops.WINDOW_SCRATCH,), np.dtype(np.float32))
+
+
+def forward(x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue | None) -> Any:
+    """`convolution.forward` for an output that is not empty; None if there is no loop for it."""
+    loops, windows = native.loops, _windows(geometry, _LEAST_RUN)
+    if loops is None or windows is None or not native.are_single(x) or kernel.dtype != x.dtype:
+        return None
+    cuts, (_, rows, columns, filters) = _cuts(geometry), geometry.output_shape
+    announce_scratch(loops.WINDOW_SCRATCH * x.itemsize * at_once(len(cuts)))
+    if not kernel.flags.c_contiguous:
+        announce_scratch(kernel.nbytes)
+        kernel = np.ascontiguousarray(kernel)
+    out, depth = np.empty(geometry.output_shape, x.dtype), x.shape[-1]
+
+    def piece(i: int) -> None:
+        images, part = cuts[i]
+        for n in range(images.start, images.stop):
+            size = part.stop - part.start
+            loops.convolve(x[n], kernel, out[n, part], _scratch(loops), windows, depth, filters, part.start, size)
+        apply_in_blocks(out[images, part], epilogue, (images.start * rows + part.start) * columns)
+
+    in_pieces(len(cuts), piece)
+    return out
+
+
+def backprop_filter(x: Any, grad: Any, geometry: Geometry) -> Any:
+    """`convolution.backprop_filter` for a filter and an output that are not empty; None if there is no loop for it."""
+    loops, windows = native.loops, _windows(geometry, _LEAST_RUN_OF_GRADIENT)
+    if loops is None or windows is None or not native.are_single(x, grad):
+        return None
+    cuts, size = _cuts(geometry), prod(geometry.filter_shape)
+    # Separate sums, which are added in order.
+    count = min(FILTER_SUMS, len(cuts), max(2, _SUMS_BYTES // (size * x.itemsize)))
+    bounds = [len(cuts) * i // count for i in range(count + 1)]
+    announce_scratch((size * count + loops.WINDOW_SCRATCH * at_once(count)) * x.itemsize)
+    sums = np.zeros((count, *geometry.filter_shape), x.dtype)
+    depth, filters = geometry.filter_shape[-2:]
+
+    def piece(i: int) -> None:
+        for images, part in cuts[bounds[i] : bounds[i + 1]]:
+            for n in range(images.start, images.stop):
+                check_wanted()
+                rows = part.stop - part.start
+                loops.filter_gradient(
+                    x[n], grad[n, part], sums[i], _scratch(loops), windows, depth, filters, part.start, rows
+                )
+
+    in_pieces(count, piece)
+    return sums[0] if count == 1 else sums.sum(axis=0)
