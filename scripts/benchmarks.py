@@ -22,6 +22,7 @@ the same process and minute, because machines differ and drift:
   `pool_benchmarks.py`;
 * cluster: a fetch from another process, and a step over two, against Dask's RPC, see `cluster_benchmarks.py`;
 * kernels: each kernel against the plain NumPy expression, at 1 k and 1 M elements;
+* native: each kernel that has a loop in C, with it and without it, see `native_benchmarks.py`;
 * ways: what each way of running a node gains, against the same run without it, see `way_benchmarks.py`.
 
 `models`, `training` and `building` are commands of their own: whole models, steps that train some, and how long it
@@ -491,6 +492,12 @@ def bench_cluster(rows: list[Row], repeats: int) -> None:
     rows.extend(Row("cluster", figure) for figure in asyncio.run(measure(repeats)))
 
 
+def bench_native(rows: list[Row], repeats: int) -> None:
+    from native_benchmarks import figures
+
+    rows.extend(Row("native", figure) for figure in figures(repeats))
+
+
 def bench_ways(rows: list[Row], quick: bool) -> None:
     from way_benchmarks import figures
 
@@ -557,6 +564,7 @@ def main() -> int:
         "cluster",
         "overload",
         "hosts",
+        "native",
         "ways",
     )
     parser.add_argument("groups", nargs="*", help=f"any of {', '.join(groups)}; default all")
@@ -613,6 +621,8 @@ def main() -> int:
         bench_graph(rows)
     if "kernels" in wanted:
         bench_kernels(rows, 3 if arguments.quick else 9)
+    if "native" in wanted:
+        bench_native(rows, 5 if arguments.quick else 31)
     if "ways" in wanted:
         bench_ways(rows, arguments.quick)
     print_table(rows)

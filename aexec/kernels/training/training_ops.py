@@ -30,7 +30,7 @@ from aexec.kernels.common.distinct import begins_run
 from aexec.kernels.common.registration import INDEX
 from aexec.kernels.training.optimizers import OPTIMISERS, Formula, Limits, Optimiser
 
-__all__ = ["UpdateArguments", "find_variable"]
+__all__ = ["UpdateArguments", "apply_in_parts", "find_variable"]
 
 # Nanoseconds per element of the gradient, a few passes over memory for each.
 _DENSE_COST = 8.0
@@ -88,7 +88,7 @@ class UpdateArguments:
         if self._sparse:
             _apply_rows(self._xp, formula, arrays, given["indices"], grad, known)
         else:
-            _apply_parts(self._xp, formula, arrays, grad, known)
+            apply_in_parts(self._xp, formula, arrays, grad, known)
 
     def checked(self, arrays: Sequence[Any], given: Mapping[str, Any]) -> Any:
         """Return the gradient.  Raises InvalidArgumentError for inputs that do not match."""
@@ -183,7 +183,7 @@ def _check_rows(xp: Any, shape: Sequence[int], grad: Any, indices: Any, op: str)
 # Application
 
 
-def _apply_parts(xp: Any, formula: Formula, arrays: Sequence[Any], grad: Any, known: Mapping[str, Any]) -> None:
+def apply_in_parts(xp: Any, formula: Formula, arrays: Sequence[Any], grad: Any, known: Mapping[str, Any]) -> None:
     """Apply a formula to whole variables, part by part if that keeps them in the processor's cache."""
     if grad.size <= _PART or xp is not np:
         formula(xp, *arrays, grad=grad, **known)
