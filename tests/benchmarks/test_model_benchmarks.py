@@ -15,7 +15,7 @@ import pytest
 
 import aexec
 
-SCRIPTS = str(Path(__file__).parent.parent / "scripts")
+SCRIPTS = str(Path(__file__).parents[2] / "scripts")
 sys.path.insert(0, SCRIPTS)
 models: Any = importlib.import_module("models")
 benchmarks: Any = importlib.import_module("model_benchmarks")

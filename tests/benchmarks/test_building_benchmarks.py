@@ -11,7 +11,7 @@ import pytest
 
 import aexec
 
-SCRIPTS = str(Path(__file__).parent.parent / "scripts")
+SCRIPTS = str(Path(__file__).parents[2] / "scripts")
 sys.path.insert(0, SCRIPTS)
 benchmarks: Any = importlib.import_module("building_benchmarks")
 sys.path.remove(SCRIPTS)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.kernels.harness import build
 
-SCRIPTS = str(Path(__file__).parent.parent / "scripts")
+SCRIPTS = str(Path(__file__).parents[2] / "scripts")
 sys.path.insert(0, SCRIPTS)
 CASES = [
     *importlib.import_module("kernel_cases").cases(),

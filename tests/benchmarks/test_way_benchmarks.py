@@ -11,7 +11,7 @@ import pytest
 
 from aexec.runtime.session.session_steps import SessionSteps
 
-SCRIPTS = str(Path(__file__).parent.parent / "scripts")
+SCRIPTS = str(Path(__file__).parents[2] / "scripts")
 sys.path.insert(0, SCRIPTS)
 ways: Any = importlib.import_module("way_benchmarks")
 sys.path.remove(SCRIPTS)
