@@ -26,6 +26,8 @@ from aexec.resources.datasets.dataset import Element, Pass, dataset_of
 from aexec.resources.datasets.iterator_resource import IteratorResource, check_compatible
 from aexec.resources.optional_value import OptionalValue
 
+__all__ = ["checked_element", "handle_of_text"]
+
 
 def _of(context: OpKernelContext, handle: Any) -> IteratorResource:
     return context.resources.lookup_handle(handle_from_tensor(handle, IteratorResource), IteratorResource)
@@ -104,7 +106,7 @@ def make_iterator(c: OpKernelConstruction) -> Compute:
 # Taking elements
 
 
-def _checked(element: Element, types: list[Any], shapes: list[Any]) -> Any:
+def checked_element(element: Element, types: list[Any], shapes: list[Any]) -> Any:
     """The element as the outputs of a node, which has promised these types and shapes.  Raises InvalidArgumentError."""
     if len(element) != len(types):
         raise errors.InvalidArgumentError(
@@ -143,7 +145,7 @@ def _get_next(make: Callable[[Element | None, list[Any], list[Any]], Any]) -> Ca
 def _outputs(element: Element | None, types: list[Any], shapes: list[Any]) -> Any:
     if element is None:
         raise errors.OutOfRangeError("End of sequence")
-    return _checked(element, types, shapes)
+    return checked_element(element, types, shapes)
 
 
 def _optional(element: Element | None, types: list[Any], shapes: list[Any]) -> Any:
@@ -170,7 +172,7 @@ def dataset_to_single_element(c: OpKernelConstruction) -> Compute:
                 raise errors.InvalidArgumentError("Dataset had more than one element.")
         finally:
             one.close()
-        return _checked(element, types, shapes)
+        return checked_element(element, types, shapes)
 
     return compute
 
@@ -194,19 +196,36 @@ def iterator_to_string_handle(c: OpKernelConstruction) -> Compute:
     return compute
 
 
+def handle_of_text(tensor: Any) -> Any:
+    """The handle that a string stands for.  Raises InvalidArgumentError for a string that is none."""
+    try:
+        message = proto.ResourceHandleProto.FromString(text(tensor, "string_handle"))
+    except DecodeError:
+        raise errors.InvalidArgumentError("Could not parse string_handle as a valid ResourceHandle") from None
+    return make_handle_tensor(ResourceHandle.from_proto(message))
+
+
 @kernel("IteratorFromStringHandle", "IteratorFromStringHandleV2", cost=0)
 def iterator_from_string_handle(c: OpKernelConstruction) -> Compute:
     types, shapes = c.attr("output_types"), c.attr("output_shapes")
     c.need_context()
 
     def compute(context: OpKernelContext, tensor: Any) -> Any:
-        try:
-            message = proto.ResourceHandleProto.FromString(text(tensor, "string_handle"))
-        except DecodeError:
-            raise errors.InvalidArgumentError("Could not parse string_handle as a valid ResourceHandle") from None
-        handle = make_handle_tensor(ResourceHandle.from_proto(message))
+        handle = handle_of_text(tensor)
         found = _of(context, handle)
         check_compatible(types, shapes, found.types, found.shapes)
         return handle
+
+    return compute
+
+
+@kernel("IteratorGetDevice", "ExperimentalIteratorGetDevice", cost=0)
+def iterator_get_device(c: OpKernelConstruction) -> Compute:
+    """The name of the device that the iterator is on."""
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any) -> Any:
+        _of(context, handle)
+        return boxed(handle_from_tensor(handle, IteratorResource).device.encode())
 
     return compute

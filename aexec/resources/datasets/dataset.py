@@ -257,6 +257,25 @@ class Pass:
         """Run a coroutine in the background; it is cancelled when the session closes, but not with the pass."""
         return self._background.start(work, f"iterator {self.name}: {name}")
 
+    def finish(self, work: Callable[[OpKernelContext], Coroutine[Any, Any, None]], name: str) -> None:
+        """Run what has to be done after the pass, in the background; not when the session closes.
+
+        Args:
+            work: given a context of its own, because that of the pass is cancelled with it.
+        """
+        context = OpKernelContext(self._background.new_params())
+
+        async def finished() -> None:
+            try:
+                await work(context)
+            finally:
+                context.cancellation.close()
+
+        if context.cancellation.cancel_requested:
+            context.cancellation.close()
+        else:
+            self.start(finished(), name)
+
     def close(self) -> None:
         """End the pass: close its iterators, the last one first."""
         closers, self._closers = self._closers, {}

@@ -16,11 +16,16 @@ from aexec.framework.memory.kept_memory import KeptMemory
 from aexec.framework.shape import PartialTensorShape
 from aexec.resources.datasets.dataset import Dataset, Element, Pass
 
-__all__ = ["IteratorResource", "check_compatible"]
+__all__ = ["IteratorResource", "RunningPass", "check_compatible"]
 
 
-class _Running:
-    """A pass, with those who wait for its elements."""
+class RunningPass:
+    """A pass, with those who wait for its elements.
+
+    Attributes:
+        number: of the elements that were taken.
+        over: the pass ends as soon as nobody waits for it.
+    """
 
     __slots__ = ("_begun", "_iterator", "_line", "_users", "number", "over")
 
@@ -33,6 +38,7 @@ class _Running:
         self.over = False
 
     async def next(self, context: OpKernelContext) -> Element | None:
+        """The next element, or None at the end; who asks first gets the first."""
         self._users += 1
         try:
             async with self._line:
@@ -69,7 +75,7 @@ class IteratorResource:
         self.types = tuple(types)
         self.shapes = tuple(shapes)
         self.kept: KeptMemory | None = None
-        self._running: _Running | None = None
+        self._running: RunningPass | None = None
 
     def begin(self, dataset: Dataset, context: OpKernelContext) -> None:
         """Begin a new pass, through this dataset.
@@ -78,7 +84,7 @@ class IteratorResource:
             InvalidArgumentError: its elements are not those of the iterator.
         """
         check_compatible(self.types, self.shapes, dataset.types, dataset.shapes)
-        before, self._running = self._running, _Running(self.name, dataset, context)
+        before, self._running = self._running, RunningPass(self.name, dataset, context)
         if before is not None:
             before.end()
 

@@ -14,9 +14,10 @@ from aexec_server.sessions.op_rules import OpUse
 __all__ = ["CHANGES_NOTHING", "may_change_model", "what_changes_model"]
 
 _READS = """
-    AccumulatorNumAccumulated BarrierIncompleteSize BarrierReadySize GetSessionTensor IsVariableInitialized
-    IteratorFromStringHandle IteratorFromStringHandleV2 IteratorToStringHandle LookupTableExport LookupTableExportV2
-    LookupTableFind LookupTableFindV2 LookupTableSize LookupTableSizeV2 MapIncompleteSize MapPeek MapSize
+    AccumulatorNumAccumulated BarrierIncompleteSize BarrierReadySize ExperimentalIteratorGetDevice GetSessionTensor
+    IsVariableInitialized IteratorFromStringHandle IteratorFromStringHandleV2 IteratorGetDevice IteratorToStringHandle
+    LookupTableExport LookupTableExportV2 LookupTableFind LookupTableFindV2 LookupTableSize LookupTableSizeV2
+    MapIncompleteSize MapPeek MapSize MultiDeviceIteratorFromStringHandle MultiDeviceIteratorToStringHandle
     OrderedMapIncompleteSize OrderedMapPeek OrderedMapSize QueueIsClosed QueueIsClosedV2 QueueSize QueueSizeV2
     ReadVariableOp ReaderNumRecordsProduced ReaderNumRecordsProducedV2 ReaderNumWorkUnitsCompleted
     ReaderNumWorkUnitsCompletedV2 ReaderSerializeState ReaderSerializeStateV2 ResourceAccumulatorNumAccumulated
@@ -26,8 +27,8 @@ _READS = """
 _MAKES = """
     AnonymousHashTable AnonymousMutableDenseHashTable AnonymousMutableHashTable AnonymousMutableHashTableOfTensors
     Barrier ConditionalAccumulator ExperimentalThreadPoolHandle FakeQueue HashTable HashTableV2 IdentityReader
-    IdentityReaderV2 Iterator IteratorV2 MutableDenseHashTable MutableDenseHashTableV2 MutableHashTable
-    MutableHashTableOfTensors MutableHashTableOfTensorsV2 MutableHashTableV2 MutexV2 OneShotIterator
+    IdentityReaderV2 Iterator IteratorV2 MultiDeviceIterator MutableDenseHashTable MutableDenseHashTableV2
+    MutableHashTable MutableHashTableOfTensors MutableHashTableOfTensorsV2 MutableHashTableV2 MutexV2 OneShotIterator
     ResourceConditionalAccumulator SparseConditionalAccumulator SummaryWriter ThreadPoolHandle VarHandleOp Variable
     VariableV2 _VarHandlesOp
 """
@@ -53,11 +54,11 @@ _DRAWS = """
 _PASSES_ON = """
     Assert CSVDataset CSVDatasetV2 Case CheckNumerics CheckNumericsV2 DatasetToSingleElement DeepCopy Empty
     ExperimentalCSVDataset ExperimentalGroupByReducerDataset ExperimentalMatchingFilesDataset ExperimentalRandomDataset
-    ExperimentalThreadPoolDataset FixedLengthRecordDataset FixedLengthRecordDatasetV2 GroupByReducerDataset
-    GuaranteeConst If ListDataset MatchingFilesDataset Print PrintV2 RandomDataset RandomDatasetV2 RangeDataset
-    ReduceDataset RefIdentity RefSelect RemoteCall SparseTensorSliceDataset StatefulPartitionedCall TFRecordDataset
-    TFRecordDatasetV2 TensorDataset TensorSliceDataset TextLineDataset ThreadPoolDataset Timestamp While _Arg _If
-    _Retval _While
+    ExperimentalThreadPoolDataset FixedLengthRecordDataset FixedLengthRecordDatasetV2 GeneratorDataset
+    GroupByReducerDataset GuaranteeConst If ListDataset MatchingFilesDataset Print PrintV2 RandomDataset RandomDatasetV2
+    RangeDataset ReduceDataset RefIdentity RefSelect RemoteCall SparseTensorSliceDataset StatefulPartitionedCall
+    TFRecordDataset TFRecordDatasetV2 TensorDataset TensorSliceDataset TextLineDataset ThreadPoolDataset Timestamp While
+    _Arg _If _Retval _While
 """
 CHANGES_NOTHING = frozenset(" ".join((_READS, _MAKES, _OF_THE_STEP, _DRAWS, _PASSES_ON)).split())
 

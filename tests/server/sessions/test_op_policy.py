@@ -38,6 +38,7 @@ MODULES: dict[str, set[str] | str] = {
     "datasets/choosing_dataset_ops.py": "waits between elements",
     "datasets/csv_dataset_ops.py": set(ops_of("datasets.csv_dataset_ops")),
     "datasets/file_dataset_ops.py": set(ops_of("datasets.file_dataset_ops")),
+    "datasets/generator_dataset_ops.py": "waits for an element",
     "datasets/iterator_ops.py": "waits for the dataset of an iterator",
     "datasets/parallel_dataset_ops.py": "waits for calls",
     "datasets/prefetch_dataset_ops.py": "waits for elements",
