@@ -14,7 +14,7 @@ from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
 from aexec.framework.waiting.inline_call import check_inline
-from aexec.framework.waiting.loop_budget import COPY_NS
+from aexec.framework.waiting.loop_budget import COPY_NS, let_others_run
 from aexec.framework.zeros import zeros_of_type
 from aexec.kernels.datasets.arguments import Made, flag, integer, was_cancelled
 from aexec.queues.batching import join, join_ns
@@ -26,6 +26,10 @@ Join = Callable[[list[Element]], Element]
 
 # Nanoseconds to look for the bytes of one component of a row.
 _SIZE_NS = 200
+# Bytes of a row besides its arrays, and of an array besides its elements.
+_ROW_BYTES, _ARRAY_BYTES = 100, 200
+# The bytes of rows that are counted at a time, and the rows that are freed at a time.
+_COUNTED_AT_ONCE, _FREED_AT_ONCE = 1 << 14, 1000
 
 
 def bytes_of(rows: Sequence[Element]) -> int:
@@ -61,6 +65,55 @@ async def joined_rows(
     return batch
 
 
+def _release(rows: list[Element]) -> None:
+    """Runs in a thread: free rows, as freeing many at once would hold the interpreter's lock."""
+    while rows:
+        del rows[-_FREED_AT_ONCE:]
+        let_others_run()
+
+
+class _Rows:
+    """The rows of the next batch, counted for the session some kilobytes at a time.
+
+    Args:
+        keeper: the iterator that has them.
+    """
+
+    __slots__ = ("_counted", "_keeper", "_num_bytes", "_pass", "list")
+
+    def __init__(self, one: Pass, keeper: DatasetIterator) -> None:
+        self._pass = one
+        self._keeper = keeper
+        self._num_bytes = self._counted = 0
+        self.list: list[Element] = []
+
+    def append(self, row: Element) -> None:
+        """Raises ResourceExhaustedError if the session's limit does not allow for the row."""
+        num_bytes = _ROW_BYTES
+        for component in row:
+            if type(component) is not np.ndarray:
+                continue
+            if component.base is None and component.dtype != object:
+                num_bytes += _ARRAY_BYTES + component.nbytes
+            else:  # memory that it may share with others, which is counted once
+                self._pass.keep((component,))
+        self._num_bytes += num_bytes
+        if self._num_bytes - self._counted > _COUNTED_AT_ONCE:
+            self._pass.count(self._keeper, self._num_bytes)
+            self._counted = self._num_bytes
+        self.list.append(row)
+
+    def clear(self, context: OpKernelContext) -> None:
+        """Free the rows, many of them in a thread."""
+        rows, self.list = self.list, []
+        self._num_bytes = 0
+        if self._counted:
+            self._counted = 0
+            self._pass.count(self._keeper, 0)
+        if len(rows) > _FREED_AT_ONCE:
+            context.worker_pool.start(_release, rows)
+
+
 class Batched(DatasetIterator):
     """Joins `size` elements of the input, the last ones too unless `drops_rest`.
 
@@ -87,28 +140,28 @@ class Batched(DatasetIterator):
         self._join = join
         self._size_of = size_of
         self._drops_rest = drops_rest
-        self._rows: list[Element] = []
+        self._rows = _Rows(one, self)
         self._ended = False
         self._turns = Turns()
 
     async def next(self, context: OpKernelContext) -> Element | None:
         try:
-            while len(self._rows) < self._size and not self._ended:
+            while len(self._rows.list) < self._size and not self._ended:
                 element = await self._source.next(context)
                 if element is None:
                     self._ended = True
                 else:
-                    self._rows.append(self._pass.keep(element))
+                    self._rows.append(element)
                     await self._turns.take()
-            if len(self._rows) < (self._size if self._drops_rest else 1):
-                self._rows = []
+            if len(self._rows.list) < (self._size if self._drops_rest else 1):
+                self._rows.clear(context)
                 return None
-            batch = await joined_rows(context, self._pass, self._rows, self._join, self._size_of)
+            batch = await joined_rows(context, self._pass, self._rows.list, self._join, self._size_of)
         except BaseException as error:
             if not was_cancelled(context, error):
-                self._rows = []
+                self._rows.clear(context)
             raise
-        self._rows = []
+        self._rows.clear(context)
         return batch
 
 

@@ -395,7 +395,12 @@ class _GroupedByReducer(DatasetIterator):
                 await self._turns.take()
         if not self._keys:
             return None
-        results = tuple(await self._finalize(context, self._states[self._keys[-1]]))
+        try:
+            results = tuple(await self._finalize(context, self._states[self._keys[-1]]))
+        except BaseException as error:
+            if not was_cancelled(context, error):
+                del self._states[self._keys.pop()]
+            raise
         del self._states[self._keys.pop()]
         return results
 

@@ -233,8 +233,12 @@ class _InterleavedAhead(Interleaved):
         return self.one.adopt(Ahead(self.one, elements, self._limit))
 
 
-def _parallel_interleave(number: int) -> Any:
-    """The builder of an op whose last `number` inputs begin with cycle_length and block_length."""
+def _parallel_interleave(number: int, *, says_calls: bool) -> Any:
+    """The builder of an op whose last `number` inputs begin with cycle_length and block_length.
+
+    Args:
+        says_calls: the last one is num_parallel_calls.
+    """
 
     def build(c: OpKernelConstruction) -> Compute:
         made, function = Made(c), Called(c, "f", ONE_DATASET)
@@ -250,6 +254,8 @@ def _parallel_interleave(number: int) -> Any:
                 raise errors.InvalidArgumentError("`cycle_length` must be > 0")
             if block <= 0:
                 raise errors.InvalidArgumentError("`block_length` must be > 0")
+            if says_calls:
+                _check_calls(integer(settings[-1], "num_parallel_calls"), cycle)
             limit = min(block, _MOST_AHEAD)
             return made.of(lambda one: _InterleavedAhead(one, one.begin(source), call, cycle, block, limit))
 
@@ -258,10 +264,23 @@ def _parallel_interleave(number: int) -> Any:
     return build
 
 
+def _check_calls(number: int, cycle: int) -> None:
+    """Raise InvalidArgumentError for a number of calls at once that TensorFlow refuses."""
+    if number != _AUTOTUNE and number <= 0:
+        raise errors.InvalidArgumentError("num_parallel_calls must be greater than zero.")
+    if number > cycle:
+        raise errors.InvalidArgumentError(
+            "`num_parallel_calls` must be either `tf.data.AUTOTUNE` or a value less than or equal to `cycle_length`. "
+            f"However, `num_parallel_calls` is {number} and `cycle_length` is {cycle}"
+        )
+
+
 # cycle_length, block_length, num_parallel_calls
-kernel("ParallelInterleaveDatasetV2", "ParallelInterleaveDatasetV3", cost=0)(_parallel_interleave(3))
+kernel("ParallelInterleaveDatasetV2", "ParallelInterleaveDatasetV3", cost=0)(_parallel_interleave(3, says_calls=True))
 # and, before that, buffer_output_elements, prefetch_input_elements
-kernel("ParallelInterleaveDatasetV4", cost=0)(_parallel_interleave(5))
+kernel("ParallelInterleaveDatasetV4", cost=0)(_parallel_interleave(5, says_calls=True))
 # cycle_length, block_length, sloppy (for some), buffer_output_elements, prefetch_input_elements
-kernel("LegacyParallelInterleaveDatasetV2", cost=0)(_parallel_interleave(4))
-kernel("ParallelInterleaveDataset", "ExperimentalParallelInterleaveDataset", cost=0)(_parallel_interleave(5))
+kernel("LegacyParallelInterleaveDatasetV2", cost=0)(_parallel_interleave(4, says_calls=False))
+kernel("ParallelInterleaveDataset", "ExperimentalParallelInterleaveDataset", cost=0)(
+    _parallel_interleave(5, says_calls=False)
+)
