@@ -32,6 +32,8 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
 * `PartialRun`: a step in parts, as `Session.partial_run_setup` returns it.
 * `Queue`: a queue of a session, as `Session.queue` returns it; `QueueStatistics`: what it holds; `queue_class`: the
   class of the queues that an op makes.
+* `SessionRecorder`, as `recorder_of` makes it, and `SessionChanges`: what has changed in a session's state since it was
+  written last, as `ResourceRecord`s; `restore_session` puts recorded state into a new session.
 * `return_freed_memory`: after large objects were dropped, returns the memory that the C library keeps to the system.
 * `MemoryAccount`: a memory limit of several sessions together, for `SessionConfig.memory_account`; `total_memory`: the
   machine's memory.
@@ -53,6 +55,7 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from aexec.distributed.cluster_security import ClusterSecurity
@@ -102,6 +105,9 @@ from aexec.graph.signature import Signature, TensorInfo
 from aexec.queues.kinds import queue_class
 from aexec.queues.queue_base import QueueStatistics
 from aexec.queues.session_queue import Queue
+from aexec.resources.records import session_recorder
+from aexec.resources.records.resource_record import ResourceRecord
+from aexec.resources.records.session_recorder import SessionChanges, SessionRecorder
 from aexec.runtime.feeding.feeds import FeedSpec
 from aexec.runtime.feeding.nested_lists import num_leaves
 from aexec.runtime.plans.inferred_shapes import is_built_in
@@ -116,7 +122,7 @@ from aexec.runtime.threads.slices import LoopTurns, SliceClock
 from aexec.runtime.threads.worker_pool import OnCancel, end_idle_threads, run_in_thread, run_in_turns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from aexec.queues.queue_base import QueueBase
     from aexec.runtime.session.session import Session
@@ -142,6 +148,9 @@ __all__ = [
     "PartialRun",
     "Queue",
     "QueueStatistics",
+    "ResourceRecord",
+    "SessionChanges",
+    "SessionRecorder",
     "Signature",
     "SliceClock",
     "StepState",
@@ -185,6 +194,8 @@ __all__ = [
     "read_status",
     "record_network_buffer",
     "record_network_buffer_freed",
+    "recorder_of",
+    "restore_session",
     "return_freed_memory",
     "run_in_thread",
     "run_in_turns",
@@ -219,6 +230,25 @@ def each_queue(session: Session) -> Iterator[tuple[str, QueueBase]]:
     are in other processes.
     """
     return session._each_queue()
+
+
+def recorder_of(session: Session) -> SessionRecorder:
+    """Tells what has changed in a session's state since it was written last; at first everything has."""
+    return SessionRecorder(session.resources, session.tensors.state, lambda look: asyncio.to_thread(look))
+
+
+def restore_session(
+    session: Session, records: Iterable[ResourceRecord], kept: Mapping[str, Any], next_tensor: int
+) -> None:
+    """Put recorded state into a session that has run nothing yet, in any thread.
+
+    Args:
+        records, kept, next_tensor: as in `SessionChanges`, of all that there is.
+
+    Raises:
+        OpError, KeyError: the records do not fit; the session has to be closed.
+    """
+    session_recorder.restore_state(session.resources, session.tensors.state, records, kept, next_tensor)
 
 
 def load_kernels() -> None:

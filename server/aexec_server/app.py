@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from functools import partial
 
 from aiohttp import web
 
 from aexec.hosting import collect_if_due
 from aexec_server import aiohttp_seam
+from aexec_server.clients.callers import CALLER
 from aexec_server.core import operations
-from aexec_server.core.routes import Route, add_routes
+from aexec_server.core.routes import AnsweredBy, Handler, Route, add_routes
 from aexec_server.core.server_state import SERVER, Server
 from aexec_server.handlers import (
     graph_nodes,
@@ -65,7 +68,7 @@ def make_app(config: ServerConfig | None = None) -> web.Application:
     app[DIRECT_RUNS] = direct
     app[runs.RUN_HANDLERS] = run_handlers
     server.access.site.install(app)
-    add_routes(app, routes, server.access.guard)
+    add_routes(app, routes, partial(_guarded, server))
     app.cleanup_ctx.append(_open_sessions)
     app.on_shutdown.append(_cancel_runs)
     return app
@@ -98,8 +101,24 @@ def _routes(server: Server, run_handlers: runs.RunHandlers) -> list[Route]:
     return [*calls, *documentation.routes(calls)]
 
 
+def _guarded(server: Server, route: Route) -> Handler:
+    """The handler of a route, which opens the durable session of its path, behind the checks of who may call it."""
+    durable = server.durable
+    if durable is not None and route.answered_by is AnsweredBy.SESSION:
+        handler = route.handler
+
+        async def opening(request: web.Request) -> web.StreamResponse:
+            await durable.open_if_stored(request.match_info["session"], request[CALLER])
+            return await handler(request)
+
+        route = replace(route, handler=opening)
+    return server.access.guard(route)
+
+
 async def _open_sessions(app: web.Application) -> AsyncIterator[None]:
     server = app[SERVER]
+    if server.durable is not None:
+        await server.durable.open()
     for name, source in server.config.graphs.items():
         await server.models.load(name, ModelSource(source))
     server.opened = True
@@ -119,6 +138,8 @@ async def _open_sessions(app: web.Application) -> AsyncIterator[None]:
     await server.models.close()
     await server.sessions.close()
     await server.background_ended()
+    if server.durable is not None:
+        await server.durable.close()
     await server.uploads.close()
     aiohttp_seam.forget_handlers()
 

@@ -1,26 +1,22 @@
 """`SessionRecorder`: tells what has changed in a session's state since it was written last.
 
-It costs nothing while a session runs: it compares versions of resources when it is asked.  `restore_session` puts
+It costs nothing while a session runs: it compares versions of resources when it is asked.  `restore_state` puts
 recorded state into a new session.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from aexec.framework import dtypes, errors
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.state.resource_manager import ResourceManager, node_of_private
 from aexec.framework.state.session_state import DeviceTensor, SessionState
-from aexec.framework.waiting.inline_call import NeedsThreadError, PostponedError
+from aexec.framework.waiting.inline_call import InlineCallError
 from aexec.resources.records.resource_record import ResourceRecord, adopt_record, record_of, version_of
 
-__all__ = ["ResourceKey", "SessionChanges", "SessionRecorder", "restore_session"]
-
-T = TypeVar("T")
+__all__ = ["ResourceKey", "SessionChanges", "SessionRecorder", "restore_state"]
 
 # Class, container and name of a resource.
 ResourceKey = tuple[type, str, str]
@@ -60,7 +56,7 @@ class SessionRecorder:
 
     Args:
         resources, state: the session's.
-        in_thread: runs a function in a thread, for large tables.
+        in_thread: runs a function in a thread.
     """
 
     def __init__(self, resources: ResourceManager, state: SessionState, in_thread: InThread) -> None:
@@ -74,11 +70,20 @@ class SessionRecorder:
     async def look(self) -> SessionChanges:
         """What has changed since the last changes for which `written` was called.
 
-        Each resource is recorded as it is at one moment; a run in flight may change another one meanwhile.
+        Each resource is recorded as it is at one moment; a run in flight may change another one meanwhile.  If an
+        update is under way, or a table is large, this is done in a thread.
 
         Raises:
             UnimplementedError: something of the state cannot be recorded; the error names it.
         """
+        try:
+            return self.look_at_once()
+        except InlineCallError:
+            changes: SessionChanges = await self._in_thread(self.look_at_once)
+            return changes
+
+    def look_at_once(self) -> SessionChanges:
+        """As `look`.  Raises PostponedError or NeedsThreadError on an event loop if it has to wait or takes long."""
         found: dict[ResourceKey, tuple[str, Any]] = {}
         written: list[ResourceRecord] = []
         for container, resource_type, name, resource in self._manager.lasting():
@@ -89,28 +94,22 @@ class SessionRecorder:
                     "perhaps: they can be recorded only if the nodes have a shared_name"
                 )
             known = self._resources.get(key)
-            version = await _when_ready(partial(version_of, resource_type, resource))
-            if known is not None and known[1] == version:
+            if known is not None and known[1] == version_of(resource_type, resource):
                 found[key] = known
             else:
-                record = await self._record(*key, resource)
+                record = record_of(*key, resource)
                 written.append(record)
                 found[key] = record.kind, record.version
         dropped = tuple((kind, *key[1:]) for key, (kind, _) in self._resources.items() if key not in found)
         changes, next_tensor = self._state.changes, self._state.next_id
-        tensors = self._state.tensors() if changes != self._state_changes else None
-        handles = self._handles if tensors is None else frozenset(tensors)
-        kept = {} if tensors is None else {h: _host_tensor(h, t) for h, t in tensors.items() if h not in self._handles}
+        if changes == self._state_changes:
+            handles, kept = self._handles, {}
+        else:
+            tensors = self._state.tensors()
+            handles = frozenset(tensors)
+            kept = {h: _host_tensor(h, t) for h, t in tensors.items() if h not in self._handles}
         gone = tuple(self._handles - handles)
         return SessionChanges(tuple(written), dropped, kept, gone, next_tensor, found, changes, handles)
-
-    async def _record(self, resource_type: type, container: str, name: str, resource: Any) -> ResourceRecord:
-        record = partial(record_of, resource_type, container, name, resource)
-        try:
-            return await _when_ready(record)
-        except NeedsThreadError:
-            found: ResourceRecord = await self._in_thread(record)
-            return found
 
     def written(self, changes: SessionChanges) -> None:
         """Note that the changes, which are the last that `look` returned, have been written."""
@@ -133,18 +132,7 @@ def _host_tensor(handle: str, tensor: Any) -> Any:
     return tensor
 
 
-async def _when_ready(call: Callable[[], T]) -> T:
-    """The result of a call, made again whenever an update that postponed it has ended."""
-    while True:
-        try:
-            return call()
-        except PostponedError as postponed:
-            event = asyncio.Event()
-            postponed.when_ready(partial(asyncio.get_running_loop().call_soon_threadsafe, event.set))
-            await event.wait()
-
-
-def restore_session(
+def restore_state(
     resources: ResourceManager,
     state: SessionState,
     records: Iterable[ResourceRecord],

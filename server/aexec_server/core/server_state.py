@@ -22,6 +22,7 @@ from aexec_server.http.idempotency import AnsweredOnce
 from aexec_server.models.model_repository import ModelRepository
 from aexec_server.models.model_upload import ModelUploads
 from aexec_server.models.models import ModelRegistry
+from aexec_server.sessions.durable_sessions import DurableSessions
 from aexec_server.sessions.queue_sizes import QueueSizes
 from aexec_server.sessions.store import HostedSession, SessionStore
 from aexec_server.settings.server_config import ServerConfig
@@ -50,6 +51,7 @@ class Server:
         backlog: counts requests for runs that have not begun.
         operations: the runs that are answered later.
         answered_once: the stored answers to requests with an Idempotency-Key.
+        durable: the durable sessions; None if there is no store.
         opened: True once the configured sessions are open.
         leaving: True once it was told to stop: clients should go elsewhere.
         draining: True after that, when nothing new begins.
@@ -90,6 +92,7 @@ class Server:
         self.operations = OperationStore(config, self.sessions.handles)
         self.answered_once = AnsweredOnce(config, self.in_background)
         self.draining = False
+        self.durable = DurableSessions.of(config, self.sessions, self.answered_once, self.in_background)
         self._tasks: set[asyncio.Task[Any]] = set()
         self.sessions_elsewhere: Callable[[web.Request], Awaitable[list[dict[str, Any]]]] | None = None
         self.ready_elsewhere: Callable[[], bool] = lambda: True

@@ -221,7 +221,7 @@ class DirectRuns:
                 return Fate.ORDINARY
             hosted, asked = run.hosted, run.asked
             served = hosted.served(asked, by_admin=caller.is_admin)
-            if served.batched is not None or not runs.admission.passes(hosted):
+            if not (hosted.answers_at_once(served) and runs.admission.passes(hosted)):
                 return Fate.ORDINARY
             run.check(served)
             fed = asked.values(served.inputs, served.input_dtypes)

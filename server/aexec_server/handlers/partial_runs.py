@@ -155,6 +155,10 @@ class PartialRuns:
             connection: that of the request; if it is closed, the step is given up soon.
             by_rpc: the request came by gRPC, and who sent it may have left without our knowing.
         """
+        if hosted.durable is not None:
+            raise errors.UnimplementedError(
+                "Partial runs are not kept by a durable session: run the step as a whole, or make another session"
+            )
         served = hosted.served_call(
             frozenset(asked.feeds), asked.fetches or (), asked.targets, by_admin=caller.is_admin
         )

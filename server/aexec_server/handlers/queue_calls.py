@@ -88,6 +88,7 @@ class _Handlers:
     async def list(self, request: web.Request) -> web.StreamResponse:
         """GET …/queues: the queues that exist so far."""
         with self.server.session_of(request).in_use() as hosted:
+            await hosted.settled()
             return await self.server.door.send(request, queue_pieces(hosted), bodies.JSON, in_thread=False)
 
     async def enqueue(self, request: web.Request) -> web.Response:
@@ -100,7 +101,7 @@ class _Handlers:
             values = await bodies.beside(0, read.tensors, "components", names, types)
             element = values[0] if len(values) == 1 else tuple(values)
             many = _flag(read.fields, "many")
-            async with self._within(read.fields, not_put(name, many=many)):
+            async with hosted.changing(), self._within(read.fields, not_put(name, many=many)):
                 await (queue.put_many(element) if many else queue.put(element))
             return _answer(read, name, queue)
 
@@ -116,8 +117,11 @@ class _Handlers:
             if not read.is_message:
                 check_form(names, types, binary)
             within = self._within(read.fields, not_taken(name))
-            async with within as limit, queue.taking(count, up_to=up_to) as components:
+            async with hosted.taking(), within as limit, queue.taking(count, up_to=up_to) as components:
                 limit.reschedule(None)
+                if hosted.durable is not None:
+                    hosted.durable.touch()
+                    await hosted.durable.settle()
                 size = sum(map(size_of, components))
                 check_answer_size(size, self.server.config.max_answer_bytes)
                 counted = self.server.door.reserve(answer_bytes(components, as_text=not (read.is_message or binary)))
@@ -140,7 +144,8 @@ class _Handlers:
         with self._changeable(request).in_use() as hosted:
             read = await self._read(request, _CLOSE_FIELDS)
             queue = hosted.session.queue(request.match_info["queue"])
-            await queue.close(cancel_pending=_flag(read.fields, "cancel_pending"))
+            async with hosted.changing():
+                await queue.close(cancel_pending=_flag(read.fields, "cancel_pending"))
             return _answer(read, request.match_info["queue"], queue)
 
     def _within(self, fields: dict[str, Any], what: str) -> AbstractAsyncContextManager[asyncio.Timeout]:

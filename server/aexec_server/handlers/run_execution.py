@@ -14,6 +14,7 @@ from aexec.hosting import BatchedCallable, loop_budget
 from aexec_server.core.admission import BatchSlot
 from aexec_server.core.run_journal import RunJournal
 from aexec_server.core.server_state import Server
+from aexec_server.durable.durable_session import DurableSession
 from aexec_server.http import bodies
 from aexec_server.http.answer_parts import PIECE
 from aexec_server.requests.run_request import DEFAULT_PRIORITY, RunRequest
@@ -109,6 +110,8 @@ class RunExecution:
         if deadline is not None and time.monotonic() >= deadline:
             raise errors.DeadlineExceededError("The run's deadline came before it could begin")
         served = hosted.served(asked, by_admin=run.by_admin)
+        if hosted.durable is not None:
+            await _begin_durable(hosted.durable, hosted, run, served, streamed=stream is not None)
         if stream is not None or not asked.as_message:
             check_answerable(asked, served)
         nanoseconds = size * loop_budget.WIRE_NS if asked.untyped else 0
@@ -201,6 +204,27 @@ def _since(arrival: float, phases: Phases) -> float:
     """Return the seconds since the last of the phases, which follow each other from the arrival on."""
     known = phases.receiving + phases.in_line + phases.preparing + phases.running
     return max(0.0, time.monotonic() - arrival - known)
+
+
+async def _begin_durable(
+    durable: DurableSession, hosted: HostedSession, run: Run, served: ServedCall, *, streamed: bool
+) -> None:
+    """Before a run of a durable session: count it if it may change the state.
+
+    Raises:
+        UnimplementedError: its events would tell of changes before they are on the disk.
+        OpError: the store could not be written last, and cannot now.
+    """
+    if not hosted.changes(served):
+        return
+    if streamed and not durable.facts.relaxed:
+        raise errors.UnimplementedError(
+            "A run that changes a durable session is answered when its changes are on the disk, and sends no events "
+            'before: ask for no events, or make the session with "durability": "relaxed"'
+        )
+    await durable.check()
+    durable.begin_change()
+    run.changes = True
 
 
 def _level(run: Run, asked: RunRequest) -> int:

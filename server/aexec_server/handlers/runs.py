@@ -6,7 +6,7 @@ Next to read: `run_execution.py`, and `runs_in_flight.py` for runs in flight.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,13 +26,14 @@ from aexec_server.core.direct_call import DirectCall, DirectRun
 from aexec_server.core.operations import operation_response
 from aexec_server.core.routes import Route
 from aexec_server.core.server_state import Server
+from aexec_server.durable.durable_session import DurableSession
 from aexec_server.handlers.partial_runs import PartialRuns
 from aexec_server.handlers.runs_in_flight import RunsInFlight
 from aexec_server.handlers.served_runs import ServedRuns
 from aexec_server.handlers.session_calls import check_handle
 from aexec_server.http import bodies
 from aexec_server.http.error_responses import error_response, public_error
-from aexec_server.http.idempotency import BEGUN, SECRET
+from aexec_server.http.idempotency import BEGUN, KEYED, SECRET
 from aexec_server.http.json_style import json_style
 from aexec_server.http.request_preferences import (
     PRIORITY,
@@ -135,6 +136,11 @@ class RunHandlers:
             stream = self.in_flight.new_stream()
             running = asyncio.create_task(self.serve(request, hosted, self._answer, on_run=stream.attach))
             return await as_they_come(request, self.server.door, preferences.events, stream, running)
+        if preferences.respond_async and hosted.durable is not None and not hosted.durable.facts.relaxed:
+            raise errors.UnimplementedError(
+                "Prefer: respond-async: the operations of a durable session would not be durable: wait for the run, or "
+                'make the session with "durability": "relaxed"'
+            )
         self.admission.check(hosted, request[CALLER])
         with hosted.in_use():
             body = await bodies.read_body(request, self.config, self.server.body_budget)
@@ -144,7 +150,7 @@ class RunHandlers:
                     return self._respond_later(request, hosted, body, preferences.wait)
                 return self.serve(request, hosted, self._answer, body=body)
 
-            return await self.server.answered_once.answer(request, preferences.key, body, run)
+            return await self.server.answered_once.answer(request, preferences.key, body, run, hosted.durable)
 
     def direct(self, names: Mapping[str, str], head: RawRequestMessage) -> DirectCall | None:
         """Make the direct call for runs of a session with this head; None if the head has preferences."""
@@ -182,7 +188,7 @@ class RunHandlers:
         where = {"Location": f"/v1/operations/{operation.id}", "Preference-Applied": "respond-async"}
         return operation_response(operation, 202, where)
 
-    async def serve(
+    def serve(
         self,
         request: web.Request,
         hosted: HostedSession,
@@ -190,8 +196,10 @@ class RunHandlers:
         *,
         body: bodies.Body | None = None,
         on_run: Callable[[Run], object] | None = None,
-    ) -> web.Response:
+    ) -> Coroutine[Any, Any, web.Response]:
         """Answer a request for a run in any protocol: list the run, let it be cancelled, and count it.
+
+        The answer of a durable session's run tells of nothing that is not on the disk.
 
         Args:
             body: the request's body, if it was read already.
@@ -200,6 +208,33 @@ class RunHandlers:
         Raises:
             ResourceExhaustedError: too many runs are in flight.
         """
+        serving = self._serve(request, hosted, answer, body, on_run)
+        # With a key, the answer is written with the state, and `AnsweredOnce` waits for both.
+        if hosted.durable is None or KEYED in request:
+            return serving
+        return self._serve_durably(request, hosted, hosted.durable, serving)
+
+    async def _serve_durably(
+        self, request: web.Request, hosted: HostedSession, durable: DurableSession, serving: Awaitable[web.Response]
+    ) -> web.Response:
+        with hosted.in_use():
+            response = await serving
+            try:
+                await durable.settle()
+            except errors.OpError as error:
+                failed = error_response(request, error)
+                failed.headers[RUN_ID] = response.headers[RUN_ID]
+                return failed
+            return response
+
+    async def _serve(
+        self,
+        request: web.Request,
+        hosted: HostedSession,
+        answer: Answerer,
+        body: bodies.Body | None,
+        on_run: Callable[[Run], object] | None,
+    ) -> web.Response:
         run, arrival, caller, early = self._listed(request, hosted)
         admitted = early
         buffer = 0

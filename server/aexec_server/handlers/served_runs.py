@@ -166,6 +166,10 @@ class ServedRuns:
     def end(self, hosted: HostedSession, run: Run, arrival: float, trace_id: Callable[[], str] = new_trace_id) -> None:
         """Remove a run from the list, and record it."""
         run.held = None
+        if run.changes and hosted.durable is not None:
+            hosted.durable.end_change()
+            if run.left:
+                hosted.durable.settle_later()
         hosted.runs.remove(run)
         hosted.release()
         self.journal.ended(hosted, run, arrival, trace_id)

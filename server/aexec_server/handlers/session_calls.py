@@ -20,9 +20,13 @@ from aexec.hosting import GraphForm, graph_pieces, loop_budget
 from aexec_server.clients.callers import CALLER, Caller, Scope
 from aexec_server.core.routes import AnsweredBy, Route
 from aexec_server.core.server_state import Server
+from aexec_server.durable.durable_rules import Durability
+from aexec_server.durable.durable_session import DurableSession
 from aexec_server.handles import check_name
 from aexec_server.http import bodies
+from aexec_server.http.idempotency import KEYED, MADE_DURABLE
 from aexec_server.http.json_text import value_pieces
+from aexec_server.http.keyed_answer import KeyedAnswer
 from aexec_server.http.request_preferences import read_key, refuse_preferences
 from aexec_server.requests.run_request import read_names
 from aexec_server.sessions.session_limits import read_limits
@@ -34,7 +38,7 @@ __all__ = ["check_handle", "describe_session", "listed_sessions", "routes", "ses
 
 M = TypeVar("M", bound=Message)
 
-_CREATE_FIELDS = frozenset({"graph_def", "config", "target", "ttl_s", "name", "limits"})
+_CREATE_FIELDS = frozenset({"graph_def", "config", "target", "ttl_s", "name", "limits", "durable", "durability"})
 _RESET_FIELDS = frozenset({"containers"})
 _EXTEND_FIELDS = frozenset({"graph_def", "current_graph_version"})
 _MOST_DIGITS = 18
@@ -123,24 +127,37 @@ class _Handlers:
 
         async def create() -> web.Response:
             with self.sessions.asked_for(name):  # counted again because creation may outlive the request
-                return await self._create(body, bodies.media_type(request), ttl, name, request[CALLER])
+                return await self._create(request, body, ttl, name)
 
         return await self.server.answered_once.answer(request, read_key(request), body, create)
 
-    async def _create(
-        self, body: bytes, media: str, ttl: float | None, name: str | None, caller: Caller
-    ) -> web.Response:
-        in_host = bool(self.server.config.handle_prefix)
+    async def _create(self, request: web.Request, body: bytes, ttl: float | None, name: str | None) -> web.Response:
+        in_host, media = bool(self.server.config.handle_prefix), bodies.media_type(request)
         hosted = await self.sessions.create(
-            lambda: _new_session(media, body, ttl, name, self.limits, in_host=in_host), len(body), caller
+            lambda: _new_session(media, body, ttl, name, self.limits, in_host=in_host), len(body), request[CALLER]
         )
+        if hosted.durable is not None:
+            await self._write_new(hosted, hosted.durable, request.get(KEYED))
         headers = {"Location": f"/v1/sessions/{hosted.handle}"}
         if bodies.is_protobuf(media):
             answer = proto.CreateSessionResponse(session_handle=hosted.handle, graph_version=hosted.graph_version)
             return bodies.protobuf_response(answer, 201, headers)
-        return bodies.json_response(
+        response = bodies.json_response(
             {"session_handle": hosted.handle, "graph_version": hosted.graph_version}, 201, headers
         )
+        if hosted.durable is not None:
+            response[MADE_DURABLE] = hosted.durable
+        return response
+
+    async def _write_new(self, hosted: HostedSession, durable: DurableSession, keyed: KeyedAnswer | None) -> None:
+        """Write a new session.  Raises OpError, and closes it, if it cannot be written."""
+        if keyed is not None:
+            durable.begin_keyed(keyed)
+        try:
+            await durable.write()
+        except errors.OpError:
+            await self.sessions.give_up(hosted)
+            raise
 
     async def extend(self, request: web.Request) -> web.Response:
         self.server.check_accepting()
@@ -150,9 +167,10 @@ class _Handlers:
             body = await self._body(request)
 
             async def extend() -> web.Response:
-                return await self._extend(hosted, body, bodies.media_type(request), version)
+                async with hosted.changing():
+                    return await self._extend(hosted, body, bodies.media_type(request), version)
 
-            return await self.server.answered_once.answer(request, read_key(request), body, extend)
+            return await self.server.answered_once.answer(request, read_key(request), body, extend, hosted.durable)
 
     async def _extend(self, hosted: HostedSession, body: bytes, media: str, version: int | None) -> web.Response:
         protobuf = bodies.is_protobuf(media)
@@ -211,8 +229,9 @@ class _Handlers:
                 bodies.check_fields(fields, _RESET_FIELDS, "the request")
                 containers = read_names(fields.get("containers", []), '"containers"')
             # Shielded: once begun, the reset goes on even if the client leaves.
-            resetting = self.server.in_background(hosted.session.reset(containers), f"reset {hosted.session!r}")
-            await asyncio.shield(resetting)
+            async with hosted.changing():
+                resetting = self.server.in_background(hosted.session.reset(containers), f"reset {hosted.session!r}")
+                await asyncio.shield(resetting)
         if protobuf:
             return bodies.protobuf_response(proto.ResetResponse())
         return bodies.json_response({})
@@ -305,6 +324,7 @@ def describe_session(hosted: HostedSession, caller: Caller) -> dict[str, Any]:
         "plans": statistics.plans,
         "ttl_s": hosted.ttl,
         "idle_s": round(hosted.idle_seconds, 3),
+        **({} if hosted.durable is None else {"durable": True, "durability": hosted.durable.facts.durability}),
     }
 
 
@@ -362,7 +382,20 @@ def _new_session(
         _ttl(fields.get("ttl_s", ttl)),
         _name(given),
         read_limits(fields.get("limits", {})),
+        _durability(fields),
     )
+
+
+def _durability(fields: dict[str, Any]) -> Durability | None:
+    """Read whether a session is to be durable, and how; None if it is not."""
+    durable, how = fields.get("durable", False), fields.get("durability")
+    if type(durable) is not bool:
+        raise bodies.expected('"durable" must be true or false', durable)
+    if how is not None and not durable:
+        raise errors.InvalidArgumentError('"durability" is for sessions with "durable": true')
+    if how not in (None, *(one.value for one in Durability)):
+        raise bodies.expected('"durability" must be "strict" or "relaxed"', how)
+    return Durability(how or "strict") if durable else None
 
 
 def _name(value: Any) -> str | None:

@@ -63,6 +63,7 @@ class _Handlers:
     async def list(self, request: web.Request) -> web.StreamResponse:
         """GET …/tensors: oldest first."""
         with self._session(request).in_use() as hosted:
+            await hosted.settled()
             return await self.door.send(request, tensor_pieces(hosted), bodies.JSON, in_thread=False)
 
     async def put(self, request: web.Request) -> web.Response:
@@ -79,7 +80,8 @@ class _Handlers:
                 name, value = await bodies.beside(
                     len(body) * loop_budget.JSON_READ_NS, lambda: _read(TensorBody.of(request, body, _FIELDS))
                 )
-            kept = await hosted.session.tensors.put(value, name)
+            async with hosted.changing():
+                kept = await hosted.session.tensors.put(value, name)
             location = f"/v1/sessions/{hosted.handle}/tensors/{quote(kept.name, safe=';/:')}"
             return bodies.json_response({"handle": kept.name}, 201, {"Location": location})
 
@@ -87,6 +89,7 @@ class _Handlers:
         """GET …/tensors/{tensor}"""
         with self._session(request).in_use() as hosted:
             handle = request.match_info["tensor"]
+            await hosted.settled()
             value = found_tensor(hosted.session.tensors.get, handle)
             dtype = dtypes.from_numpy(value.dtype)
             accepted = bodies.accepts(request)
@@ -112,7 +115,8 @@ class _Handlers:
         """DELETE …/tensors/{tensor}"""
         with self._session(request).in_use() as hosted:
             handle = request.match_info["tensor"]
-            found_tensor(hosted.session.tensors.delete, handle)
+            async with hosted.changing():
+                found_tensor(hosted.session.tensors.delete, handle)
             return web.Response(status=204)
 
 

@@ -18,9 +18,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aiohttp import web
@@ -31,13 +32,18 @@ from aexec_server.clients.callers import CALLER, Caller
 from aexec_server.clients.client_shares import ClientShares
 from aexec_server.http.bodies import beside, media_type
 from aexec_server.http.error_responses import HasHeaders, RequestError, error_response
+from aexec_server.http.keyed_answer import AnswerKeeper, KeyedAnswer
 from aexec_server.http.stored_answer import StoredAnswer
 from aexec_server.settings.server_config import ServerConfig
 
-__all__ = ["BEGUN", "SECRET", "AnsweredOnce", "ForgottenError"]
+__all__ = ["BEGUN", "KEYED", "MADE_DURABLE", "SECRET", "AnsweredOnce", "ForgottenError"]
 
 # On an error answer: True if the request had begun when it failed.
 BEGUN = web.ResponseKey("had it begun", bool)
+# On a request with a key: what is kept of it.
+KEYED = web.RequestKey("what is kept of it", KeyedAnswer)
+# On the answer to a request that made a durable session.
+MADE_DURABLE: web.ResponseKey[AnswerKeeper] = web.ResponseKey("the durable session that it made", AnswerKeeper)
 SECRET = istr("Idempotency-Secret")
 _KEEP_SECONDS = 24 * 3600.0
 _MAX_KEYS = 50_000
@@ -49,6 +55,13 @@ _TRY_AGAIN = (429, 503)
 
 # Starts work, under a name, that outlives its request.
 Begin = Callable[[Coroutine[Any, Any, web.Response], str], "asyncio.Task[web.Response]"]
+
+
+class _InterruptedError(HasHeaders, errors.AbortedError):
+    """A request was in flight when the server ended: it may have been carried out in part, and is not repeated."""
+
+    status = 409
+    reason = "interrupted"
 
 
 class ForgottenError(HasHeaders, errors.FailedPreconditionError):
@@ -68,6 +81,8 @@ class _Entry:
         answer: its answer; None before, and once it is forgotten.
         ended: True once it was carried out.
         secret: the secret in its answer; empty for none.
+        durability: of the durable session that keeps the answer; None for none.
+        interrupted: True if it was in flight when the server ended.
     """
 
     fingerprint: bytes
@@ -75,6 +90,8 @@ class _Entry:
     answer: StoredAnswer | None = None
     ended: bool = False
     secret: str = ""
+    durability: AnswerKeeper | None = None
+    interrupted: bool = False
 
 
 class _Keys:
@@ -115,16 +132,23 @@ class AnsweredOnce:
         self._clients_by_secret: dict[str, str] = {}
 
     async def answer(
-        self, request: web.Request, key: str | None, body: bytes, work: Callable[[], Awaitable[web.Response]]
+        self,
+        request: web.Request,
+        key: str | None,
+        body: bytes,
+        work: Callable[[], Awaitable[web.Response]],
+        durability: AnswerKeeper | None = None,
     ) -> web.Response:
         """Return the answer to a request: the stored one, or that of `work`.
 
         Args:
             key: the client's key; None to always carry the request out.
             work: carries the request out.  With a key it goes on if the awaiting task is cancelled.
+            durability: of the durable session that the request is for, which keeps the answer; None for any other.
+                The request's `KEYED` then tells `work` what is kept of it.
 
         Raises:
-            AbortedError: the same request is being carried out.
+            AbortedError: the same request is being carried out, or was when the server ended.
             FailedPreconditionError: it was carried out, and its answer is no longer kept.
             RequestError: 422, the key was used for another request.
             ResourceExhaustedError: no further key can be remembered.
@@ -141,6 +165,7 @@ class AnsweredOnce:
             raise ForgottenError(f"The answer that told this {SECRET} is not known any more, or was to another key")
         if entry is None:
             entry = self._remember(caller, name, fingerprint)
+            entry.durability = durability
             return await asyncio.shield(
                 self._begin(self._carry_out(request, caller, name, entry, work), "a request with a key")
             )
@@ -150,6 +175,13 @@ class AnsweredOnce:
             )
         if not entry.ended:
             raise errors.AbortedError("The request of this Idempotency-Key is being carried out: ask again later")
+        if entry.interrupted:
+            raise _InterruptedError(
+                "The request of this Idempotency-Key was in flight when the server ended. It may have been carried out "
+                "in part, and is not repeated: look at the session's state, and take a new key"
+            )
+        if entry.durability is not None:
+            await entry.durability.settle()
         if entry.answer is None:
             raise ForgottenError("The request of this Idempotency-Key was carried out, and its answer is not kept")
         return entry.answer.response({"Idempotent-Replayed": "true"})
@@ -193,16 +225,19 @@ class AnsweredOnce:
         entry: _Entry,
         work: Callable[[], Awaitable[web.Response]],
     ) -> web.Response:
+        keyed = request[KEYED] = KeyedAnswer(caller.client, name, entry.fingerprint, time.time())
+        if entry.durability is not None:
+            entry.durability.begin_keyed(keyed)
         try:
             response = await work()
             begun = response.get(BEGUN, True)
         except errors.OpError as error:
             response, begun = error_response(request, error), False
         except BaseException:
-            self._forget(caller.client, name)
+            self._withdraw(entry, keyed)
             raise
         if response.status in _TRY_AGAIN and not begun:
-            self._forget(caller.client, name)
+            self._withdraw(entry, keyed)
             return response
         entry.ended = True
         self._keep(caller, name, entry, StoredAnswer.of(response))
@@ -210,7 +245,38 @@ class AnsweredOnce:
             entry.secret = secrets.token_urlsafe(16)
             self._clients_by_secret[entry.secret] = caller.client
             response.headers[SECRET] = entry.secret
+        entry.durability = response.get(MADE_DURABLE, entry.durability)
+        if entry.durability is None:
+            return response
+        entry.durability.end_keyed(replace(keyed, answer=entry.answer, ended=True, secret=entry.secret))
+        try:
+            await entry.durability.settle()
+        except errors.OpError as error:
+            return error_response(request, error)
         return response
+
+    def _withdraw(self, entry: _Entry, keyed: KeyedAnswer) -> None:
+        """Forget a request that was not carried out."""
+        self._forget(keyed.client, keyed.name)
+        if entry.durability is not None:
+            entry.durability.drop_keyed(keyed)
+
+    def know(self, keyed: KeyedAnswer) -> None:
+        """Take in a request that was carried out before the server's start, or was in flight when it ended.
+
+        Of more than there is room for, those that are taken in last are forgotten.
+        """
+        client = Caller("", frozenset(), address=keyed.client)
+        if self.keys.refusal(client) is not None or keyed.name in self._clients.get(keyed.client, _Keys()).entries:
+            return
+        age = max(0.0, time.time() - keyed.began)
+        entry = self._remember(client, keyed.name, keyed.fingerprint)
+        entry.began = self._clock() - age
+        entry.ended, entry.interrupted, entry.secret = True, not keyed.ended, keyed.secret
+        if keyed.answer is not None:
+            self._keep(client, keyed.name, entry, keyed.answer)
+        if keyed.secret:
+            self._clients_by_secret[keyed.secret] = keyed.client
 
     def _keep(self, caller: Caller, name: bytes, entry: _Entry, answer: StoredAnswer) -> None:
         """Keep an answer, if there is room, or room can be made without dropping answers of clients with less."""

@@ -98,6 +98,7 @@ class Run:
         owner: whose run it is; other owners can neither see nor cancel it.
         client: the client whose share of the runs in flight it counts in.
         by_admin: True if it may change the server's own state.
+        changes: True if it has begun and may change the state of a durable session.
         began: when it came, by the server's clock.
         step: its step; None until the run may begin.
         begun: its step's results or what to await, if the step began before anybody waited for it.
@@ -124,6 +125,7 @@ class Run:
         "by_admin",
         "cancel_reason",
         "cancelled_at",
+        "changes",
         "client",
         "deadline",
         "error",
@@ -148,7 +150,7 @@ class Run:
         self.id = run_id
         self.owner = owner
         self.client = ""
-        self.by_admin = False
+        self.by_admin = self.changes = False
         self.began = began
         self.step: aexec.Step | BatchedStep | None = None
         self.begun: StartedRun | None = None

@@ -54,12 +54,13 @@ class ServedCall(AnswerForm):
             values.
         tensors: names of the fetched tensors in the graph.
         batched: the same call joined to batches with others; None if it is not batched.
+        changes: whether its runs may change the session's state; None until somebody asks (`HostedSession.changes`).
 
     Raises:
         NotFoundError, InvalidArgumentError: as `Session.make_callable`.
     """
 
-    __slots__ = ("batched", "call", "input_dtypes", "inputs", "tensors")
+    __slots__ = ("batched", "call", "changes", "input_dtypes", "inputs", "tensors")
 
     def __init__(
         self,
@@ -75,6 +76,7 @@ class ServedCall(AnswerForm):
         self.inputs = feeds if inputs is None else inputs
         self.input_dtypes = self.call.feed_dtypes
         self.batched: BatchedCallable | None = None
+        self.changes: bool | None = None
         types = dict(zip(self.call.fetches, self.call.fetch_dtypes, strict=True))
         super().__init__(fetches if names is None else names, [types[name] for name in tensors])
 

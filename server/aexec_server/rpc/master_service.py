@@ -19,6 +19,7 @@ from aexec_server.core.server_state import Server
 from aexec_server.handlers.partial_runs import asked_by_setup
 from aexec_server.handlers.runs import RunHandlers
 from aexec_server.http import bodies
+from aexec_server.rpc.durable_by_rpc import refuse_durable
 from aexec_server.rpc.method import Call, Method
 from aexec_server.rpc.rpc_callables import RpcCallables
 from aexec_server.rpc.rpc_run_steps import RpcRunSteps
@@ -82,7 +83,7 @@ class _Master:
     def _session(self, handle: str, call: Call) -> HostedSession:
         """Return a session of the caller.  Raises AbortedError if it does not exist."""
         try:
-            return self._sessions.get(handle, call.caller)
+            return refuse_durable(self._sessions.get(handle, call.caller))
         except errors.NotFoundError as error:
             _abort(error.message)
 

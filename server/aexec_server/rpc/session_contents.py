@@ -28,6 +28,7 @@ from aexec_server.requests.protobuf import run_step_response
 from aexec_server.requests.run_response import answer_bytes, check_answer_size
 from aexec_server.requests.tensor_bodies import ordered_tensors
 from aexec_server.requests.tensors import size_of, write_ns
+from aexec_server.rpc.durable_by_rpc import refuse_durable
 from aexec_server.rpc.method import Call
 from aexec_server.sessions.store import HostedSession
 
@@ -53,7 +54,7 @@ class SessionContents:
 
     def _session(self, handle: str, call: Call) -> HostedSession:
         """A session that the caller may use.  Raises NotFoundError if there is none."""
-        return self._server.sessions.get(handle, call.caller)
+        return refuse_durable(self._server.sessions.get(handle, call.caller))
 
     def _changeable(self, handle: str, call: Call) -> HostedSession:
         """Raises PermissionDeniedError if what the session keeps is not the caller's."""

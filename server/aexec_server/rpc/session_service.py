@@ -24,6 +24,7 @@ from aexec_server.handles import check_name
 from aexec_server.http import bodies
 from aexec_server.http.request_preferences import read_timeout_header
 from aexec_server.requests.run_table import check_run_id
+from aexec_server.rpc.durable_by_rpc import refuse_durable
 from aexec_server.rpc.first_text import first_text
 from aexec_server.rpc.method import Call, Method
 from aexec_server.rpc.rpc_run_steps import RpcRunSteps
@@ -83,7 +84,7 @@ class _Sessions:
 
     def _session(self, handle: str, call: Call) -> HostedSession:
         """A session that the caller may use.  Raises NotFoundError if there is none."""
-        return self._sessions.get(handle, call.caller)
+        return refuse_durable(self._sessions.get(handle, call.caller))
 
     def _changeable(self, handle: str, call: Call) -> HostedSession:
         return self._server.changeable(self._session(handle, call), call.caller)

@@ -34,6 +34,8 @@ _SESSION = {
     "plans": told(INTEGER, "Number of plans kept, one for each set of feeds, fetches and targets"),
     "ttl_s": told(nullable(NUMBER), "Seconds without use after which the session is closed; null: never"),
     "idle_s": told(NUMBER, "Seconds since the last use"),
+    "durable_": told(BOOLEAN, "True for a durable session"),
+    "durability_": told({"enum": ["strict", "relaxed"]}, "When requests of a durable session are answered"),
 }
 _OPTIONS = {
     "type": "object",
@@ -93,6 +95,12 @@ BODIES: dict[str, BodySchema] = {
                     max_kept_bytes_=told(INTEGER, "Limit on the bytes of tensors under handles", minimum=1),
                 ),
                 "Limits of the session, within those of the server",
+            ),
+            durable_=told(BOOLEAN, "True: the session survives the end of the server, which must have a store"),
+            durability_=told(
+                {"enum": ["strict", "relaxed"]},
+                "strict, the default of a durable session: requests are answered once their changes are on the disk; "
+                "relaxed: before, and the changes of the last second may be lost",
             ),
         ),
         message="CreateSessionRequest",

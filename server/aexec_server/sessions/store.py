@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 import aexec
@@ -30,6 +32,9 @@ from aexec.hosting import (
     run_in_turns,
 )
 from aexec_server.clients.callers import Caller
+from aexec_server.durable.durable_rules import NO_STORE, Durability, check_durable
+from aexec_server.durable.durable_session import DurableSession
+from aexec_server.durable.stored_session import StoredSession, WrittenSession
 from aexec_server.handles import Handles, is_made, shortened
 from aexec_server.http.lost_handles import HOST_ENDED, LostError, lost_by_restart
 from aexec_server.requests.partial_step import PartialStep
@@ -73,6 +78,7 @@ class HostedSession:
         owns_graph: True if its graph was made for it, and is freed with it.
         listed: True if every client may know that it exists.
         model: name of the model that it is a version of; empty for a client's session.
+        durable: makes what is acknowledged durable; None for a session that ends with its process.
         batch: makes the batched form of a callable; its second argument says whether the call changes the session's
             state. None if requests are not batched.
         partial_steps: by key of their run, the steps that have not ended or whose end no client has been told.
@@ -105,6 +111,7 @@ class HostedSession:
         self.graph_version = 0
         self.listed = False
         self.model = ""
+        self.durable: DurableSession | None = None
         self.batch: Callable[[aexec.SessionCallable, bool], BatchedCallable] | None = None
         self._change_guard = PlanGuard([what_changes_model])
         self.partial_steps: dict[str, PartialStep] = {}
@@ -256,6 +263,61 @@ class HostedSession:
         self._served.remember(key, served)
         return served
 
+    def changes(self, served: ServedCall) -> bool:
+        """True if runs of the call may change the session's state."""
+        if served.changes is None:
+            served.changes = self._change_guard.refusal(self.session.graph, served.call) is not None
+        return served.changes
+
+    def answers_at_once(self, served: ServedCall) -> bool:
+        """True if answers to runs of the call wait neither for other requests nor for the disk."""
+        if served.batched is not None:
+            return False
+        return self.durable is None or (self.durable.settled and not self.changes(served))
+
+    @asynccontextmanager
+    async def changing(self) -> AsyncIterator[None]:
+        """Context manager of a request that changes the session's state: a durable one is written at its end.
+
+        Raises:
+            OpError: the state cannot be written.
+        """
+        durable = self.durable
+        if durable is None:
+            yield
+            return
+        await durable.check()
+        durable.begin_change()
+        try:
+            yield
+        except BaseException:
+            durable.end_change()
+            durable.settle_later()
+            raise
+        durable.end_change()
+        await durable.settle()
+
+    @asynccontextmanager
+    async def taking(self) -> AsyncIterator[None]:
+        """Context manager of a request that takes elements: within it they are taken and written, and put back if that
+        fails.  Raises OpError if the last write failed, and fails again.
+        """
+        durable = self.durable
+        if durable is not None:
+            await durable.check()
+        try:
+            yield
+        except BaseException:
+            if durable is not None:
+                durable.touch()
+                durable.settle_later()
+            raise
+
+    async def settled(self) -> None:
+        """Return once what can be seen of a durable session is on the disk; at once for another.  Raises OpError."""
+        if self.durable is not None:
+            await self.durable.settle()
+
     def forget_calls(self) -> None:
         """Clear the cache of calls before the session closes; runs that have one go on with it."""
         self._served.clear()
@@ -277,8 +339,14 @@ class HostedSession:
                 )
             if self.keeps_clients_nodes:
                 self.session.stop_delegating()
+            written = None
+            if self.durable is not None:
+                check_durable(graph_def)
+                written = await asyncio.to_thread(graph_def.SerializeToString)
             await self.session.extend(graph_def)
             self.graph_version += 1
+            if self.durable is not None and written is not None:
+                self.durable.add_graph(self.graph_version, written)
             return self.graph_version
 
     def __repr__(self) -> str:
@@ -295,6 +363,7 @@ class NewSession:
         ttl: seconds without use after which it is closed; None for the server's default.
         name: its name; None for a handle that nobody can guess.
         limits: limits of the session within the server's.
+        durability: whether answers wait until changes are on the disk; None for a session that is not durable.
     """
 
     graph_def: proto.FlatGraphDef
@@ -302,6 +371,7 @@ class NewSession:
     ttl: float | None
     name: str | None = None
     limits: SessionLimits = NO_LIMITS
+    durability: Durability | None = None
 
 
 @dataclass(slots=True)
@@ -312,6 +382,31 @@ class _Made:
     ttl: float | None
     name: str | None
     limits: SessionLimits
+    written: WrittenSession | None
+
+
+class SessionKeeper(Protocol):
+    """Keeps durable sessions, as `sessions/durable_sessions.py` does, where its methods are described."""
+
+    def __contains__(self, handle: str) -> bool: ...
+
+    def check(self, new: NewSession, config: aexec.SessionConfig) -> WrittenSession: ...
+
+    def begin(self, hosted: HostedSession, caller: Caller, written: WrittenSession) -> None: ...
+
+    async def load(self, handle: str) -> StoredSession: ...
+
+    def decoded(self, stored: StoredSession) -> NewSession: ...
+
+    async def fill(self, hosted: HostedSession, stored: StoredSession) -> None: ...
+
+    async def drop(self, durable: DurableSession) -> None: ...
+
+    def drop_later(self, durable: DurableSession) -> None: ...
+
+    def drop_expired(self) -> None: ...
+
+    async def flush(self) -> None: ...
 
 
 class SessionStore:
@@ -322,6 +417,7 @@ class SessionStore:
         handles: makes the handles of sessions.
         memory: account of all sessions together.
         shares: counts each client's sessions, including those being made.
+        durable: the durable sessions; None if there is no store.
         on_change: called when a request for a session ends, when one for a named session comes, and when a session has
             closed.
     """
@@ -340,6 +436,7 @@ class SessionStore:
         self._being_made = 0
         self._asked_for: Counter[str | None] = Counter()  # pending requests for a session, by its name
         self.on_change: Callable[[], object] = lambda: None
+        self.durable: SessionKeeper | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
         self._collection: asyncio.TimerHandle | None = None
@@ -433,18 +530,44 @@ class SessionStore:
             DeadlineExceededError: `max_timeout` is over.
             AlreadyExistsError: the name is taken.
         """
+        async with self._making(caller):
+            return self._add(await self._create(decode, size, caller))
+
+    @asynccontextmanager
+    async def _making(self, caller: Caller) -> AsyncIterator[None]:
+        """Context manager: count a session that is being made for a caller.  Raises ResourceExhaustedError."""
         self.shares.take(caller, quota=caller.quotas.sessions)
         self._being_made += 1
         try:
-            hosted = await self._create(decode, size, caller)
+            yield
         except BaseException:
             self.shares.give_back(caller.client)
             raise
         finally:
             self._being_made -= 1
-        return self._add(hosted)
 
-    async def _create(self, decode: Callable[[], NewSession], size: int, caller: Caller) -> HostedSession:
+    async def restore(self, handle: str, caller: Caller) -> HostedSession:
+        """Open a durable session of the store, for a caller who may use it.
+
+        Raises:
+            ResourceExhaustedError: too many sessions in all or of this caller.
+            DataLossError, OpError: it cannot be read, or the server does not allow its graph any more.
+        """
+        assert self.durable is not None
+        async with self._making(caller):
+            stored = await self.durable.load(handle)
+            hosted = await self._create(partial(self.durable.decoded, stored), stored.size, caller, stored)
+            try:
+                await self.durable.fill(hosted, stored)
+            except BaseException:
+                await hosted.session.close()
+                self._free(hosted.session, large=hosted.large)
+                raise
+            return self._add(hosted)
+
+    async def _create(
+        self, decode: Callable[[], NewSession], size: int, caller: Caller, stored: StoredSession | None = None
+    ) -> HostedSession:
         large = size > _LARGE_GRAPH
         made: list[_Made] = []
         account = self._account_of(caller)
@@ -465,16 +588,26 @@ class SessionStore:
             ) from None
         new = made[0]
         handle = self.handles.new() if new.name is None else new.name
-        if self._closed or handle in self._sessions:
+        taken = handle in self._sessions or (stored is None and self.durable is not None and handle in self.durable)
+        if self._closed or taken:
             self._free(new.session, large=large)
             if self._closed:
                 raise errors.UnavailableError("The server is shutting down")
             raise errors.AlreadyExistsError(f"There is a session '{handle}' already")
         hosted = HostedSession(
-            handle, new.session, new.ttl, self._config.clock, large=large, owns_graph=True, owner=caller.name
+            handle,
+            new.session,
+            new.ttl,
+            self._config.clock,
+            large=large,
+            owns_graph=True,
+            owner=caller.name if stored is None else stored.facts.owner,
         )
         hosted.client = caller.client
         hosted.max_runs = new.limits.max_runs
+        if new.written is not None:
+            assert self.durable is not None
+            self.durable.begin(hosted, caller, new.written)
         return hosted
 
     def _account_of(self, caller: Caller) -> MemoryAccount:
@@ -520,8 +653,13 @@ class SessionStore:
             delegates=self._config.delegates or (),
         )
         self.check_graph(new.graph_def)
+        written = None
+        if new.durability is not None:
+            if self.durable is None:
+                raise errors.FailedPreconditionError(NO_STORE)
+            written = self.durable.check(new, config)
         session = aexec.Session(aexec.Graph.from_graph_def(new.graph_def), config=config)
-        return _Made(session, ttl, new.name, limits)
+        return _Made(session, ttl, new.name, limits, written)
 
     def _make_large(self, decode: Callable[[], NewSession], account: MemoryAccount) -> _Made:
         with collector_paused():
@@ -554,6 +692,7 @@ class SessionStore:
         other = self._sessions.get(handle)
         if other is not None and other.owns_graph:
             logger.info("session %s is closed: the server has a model of that name now", handle)
+            self._drop_later(other)
             self._begin_close(other)
         hosted.handle = handle
         self._sessions[handle] = hosted
@@ -576,8 +715,19 @@ class SessionStore:
         """Return the rules for runs of clients in the server's own graphs."""
         return self._policy.rules_for_models(by_admin or self._config.allow_model_changes)
 
+    async def give_up(self, hosted: HostedSession) -> None:
+        """Close a new session that could not be written."""
+        self._drop_later(hosted)
+        await asyncio.shield(self._begin_close(hosted))
+
     async def delete(self, hosted: HostedSession) -> None:
-        """Cancel the session's runs, wait for them, and free what it holds."""
+        """Cancel the session's runs, wait for them, and free what it holds; a durable one leaves its store first.
+
+        Raises:
+            OpError: the store cannot be written; the session stays then.
+        """
+        if hosted.durable is not None and self.durable is not None:
+            await self.durable.drop(hosted.durable)
         # Shielded: once begun, closing goes on even if the request is cancelled.
         await asyncio.shield(self._begin_close(hosted))
 
@@ -586,8 +736,15 @@ class SessionStore:
         expired = [hosted for hosted in self if hosted.expired]
         for hosted in expired:
             logger.info("session %s was not used for %g s and is closed", shortened(hosted.handle), hosted.ttl)
+            self._drop_later(hosted)
             self._begin_close(hosted)
+        if self.durable is not None:
+            self.durable.drop_expired()
         return [hosted.handle for hosted in expired]
+
+    def _drop_later(self, hosted: HostedSession) -> None:
+        if hosted.durable is not None and self.durable is not None:
+            self.durable.drop_later(hosted.durable)
 
     def _begin_close(self, hosted: HostedSession) -> asyncio.Task[None]:
         self._take(hosted)
@@ -636,6 +793,8 @@ class SessionStore:
     async def close(self) -> None:
         """Close all sessions and wait for those that are closing.  No session can be made afterwards."""
         self._closed = True
+        if self.durable is not None:
+            await self.durable.flush()
         for hosted in self:
             self._begin_close(hosted)
         if self._closing:

@@ -37,6 +37,7 @@ _REQUESTS = "what a request may hold"
 _MEMORY = "memory"
 _RUNS = "runs"
 _SESSIONS = "sessions"
+_STATE = "durable sessions"
 _CONNECTIONS = "connections"
 _CLIENTS = "what clients may do"
 _ACCESS = "who may use it"
@@ -334,6 +335,38 @@ class ServerConfig:
         1.0, Seconds(), "time between two searches for unused sessions", group=_SESSIONS, name="sweep"
     )
 
+    state_path: str | Path | None = setting(
+        None,
+        FilePath("DIR"),
+        "keep durable sessions in this directory: what has been acknowledged survives the end of the server. The "
+        "directory is made if there is none, and one server at a time uses it",
+        group=_STATE,
+        flag="--state",
+        none=("none", "no session is durable"),
+    )
+    max_state_bytes: int = setting(
+        16 * 2**30,
+        Megabytes(),
+        "limit on the graphs, tensors and stored answers of all durable sessions together",
+        group=_STATE,
+        name="max_state_mb",
+    )
+    max_client_state_bytes: int | None = setting(
+        None,
+        Megabytes(),
+        "the same limit for the durable sessions of one client",
+        group=_STATE,
+        name="max_client_state_mb",
+        none=_ALL_BUT_LAST,
+    )
+    max_session_state_bytes: int = setting(
+        2 * 2**30,
+        Megabytes(),
+        "the same limit for one durable session",
+        group=_STATE,
+        name="max_session_state_mb",
+    )
+
     max_connections: int = setting(
         10_000,
         Count(),
@@ -561,6 +594,8 @@ class ServerConfig:
             raise errors.InvalidArgumentError(
                 f"max_buffered_bytes must be at least max_body_bytes, got {self.max_buffered_bytes}"
             )
+        if self.state_path is not None and self.has_hosts:
+            raise errors.InvalidArgumentError("state_path needs hosts=0: sessions in hosts cannot be durable yet")
         for op in self.allow_ops:
             if find_op_def(op) is None:
                 raise errors.InvalidArgumentError(f"allow_ops names {op!r}, which is no op of this program")

@@ -17,7 +17,7 @@ from aexec.framework.state.session_state import SessionState
 from aexec.queues.kinds.fifo_queue import FIFOQueue
 from aexec.queues.queue_base import QueueBase, QueueSpec
 from aexec.resources.lookup_table import LookupTable, MutableHashTable
-from aexec.resources.records.session_recorder import SessionRecorder, restore_session
+from aexec.resources.records.session_recorder import SessionRecorder, restore_state
 
 
 def _recorder() -> tuple[SessionRecorder, ResourceManager, SessionState]:
@@ -130,7 +130,7 @@ async def test_state_is_made_again() -> None:
     changes = await recorder.look()
 
     again, other, other_state = _recorder()
-    restore_session(other, other_state, changes.written, changes.kept, changes.next_tensor)
+    restore_state(other, other_state, changes.written, changes.kept, changes.next_tensor)
     assert other.lookup("localhost", "v", ResourceVariable).value.tolist() == [4, 4]
     assert other_state.get_tensor("t;0;").tolist() == [0, 1, 2] and other_state.get_new_id() == 1
     assert {record.name for record in (await again.look()).written} == {"v"}

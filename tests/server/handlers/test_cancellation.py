@@ -212,7 +212,7 @@ async def test_frames_of_a_client_that_left_are_freed(api: Api, monkeypatch: pyt
         writer.write(request(handle, b'{"fetches": ["y"]}'))
         await gate.entered.wait()
     await until(lambda: not api.hosted(handle).runs.live)
-    assert frames == ["watched", "serve"]
+    assert frames == ["watched", "_serve"]
 
 
 async def test_client_that_leaves_a_thread_kernel_does_not_wait_for_it(api: Api) -> None:

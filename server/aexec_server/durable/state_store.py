@@ -1,0 +1,354 @@
+"""`StateStore`: the store of durable sessions on disk, with one thread that reads and writes.
+
+    store = StateStore(folder, limits)
+    await store.open()
+    await store.write(writes)       # one transaction, one flush to the disk
+    stored = await store.load(handle)
+
+The event loop never waits for the disk.  Next to read: `group_commit.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sqlite3
+import time
+import zlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aexec import errors
+from aexec.hosting import ResourceRecord, dtypes
+from aexec_server.durable.folder_lock import FolderLock
+from aexec_server.durable.session_rows import SessionRows, unpacked_numbers
+from aexec_server.durable.state_database import open_database
+from aexec_server.durable.state_errors import NotDurableError, StateLimitError
+from aexec_server.durable.state_files import StateFiles
+from aexec_server.durable.stored_session import SessionFacts, SessionWrite, StoredSession
+from aexec_server.durable.stored_tensors import tensor_of_bytes
+from aexec_server.http.keyed_answer import KeyedAnswer
+from aexec_server.http.stored_answer import StoredAnswer
+
+__all__ = ["Outcome", "StateLimits", "StateStore"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# What became of the write of a session: None if it is on the disk.
+Outcome = errors.OpError | None
+_KEEP_ANSWERS = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class StateLimits:
+    """Limits of a store, in bytes of graphs, tensors and stored answers.
+
+    Attributes:
+        store, client, session: of all sessions, of those of one client, and of one.
+    """
+
+    store: int
+    client: int
+    session: int
+
+
+class StateStore:
+    """The store in a folder.  The methods of `open` to `close` are coroutines, which run one after the other.
+
+    Args:
+        folder: its folder, which is made if there is none.
+        limits: the limits that writing keeps.
+        is_owner: True to lock the folder for this process, and to delete what an earlier one left.
+        files: makes the files of the folder; tests give one whose disk is full.
+
+    Attributes:
+        facts: what is known of each session, by handle, once it is open.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        limits: StateLimits,
+        *,
+        is_owner: bool = True,
+        files: Callable[[Path], StateFiles] = StateFiles,
+    ) -> None:
+        self.folder = folder
+        self.facts: dict[str, SessionFacts] = {}
+        self._limits = limits
+        self._is_owner = is_owner
+        self._make_files = files
+        self._thread = ThreadPoolExecutor(1, "aexec-state")
+        self._rows: dict[str, SessionRows] = {}
+        self._sizes: dict[str, int] = {}
+        self._lock: FolderLock | None = None
+        self._connection: sqlite3.Connection | None = None
+
+    async def _call(self, function: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+    async def open(self) -> None:
+        """Open the store.  Raises StateStoreError; the folder is unchanged then."""
+        await self._call(self.open_here)
+
+    async def write(self, writes: Sequence[SessionWrite]) -> list[Outcome]:
+        """Write the changes of sessions in one transaction; return what became of each."""
+        return await self._call(self.write_here, writes)
+
+    async def load(self, handle: str) -> StoredSession:
+        """A session.  Raises NotFoundError, or DataLossError if it is damaged."""
+        return await self._call(self.load_here, handle)
+
+    async def drop(self, handles: Collection[str]) -> None:
+        """Delete sessions.  Raises NotDurableError."""
+        await self._call(self.drop_here, handles)
+
+    async def answers(self) -> list[KeyedAnswer]:
+        """All requests with keys of the last day, oldest first."""
+        return await self._call(self.answers_here)
+
+    async def close(self) -> None:
+        await self._call(self.close_here)
+        await asyncio.to_thread(self._thread.shutdown)
+
+    # In the thread of the store, or in the only one
+
+    def open_here(self) -> None:
+        """As `open`, in this thread, which the store belongs to from then on."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._is_owner:
+                self._lock = FolderLock(self.folder)
+            self._files = self._make_files(self.folder)
+        except OSError as error:
+            raise errors.FailedPreconditionError(
+                f"The folder {self.folder} of the store cannot be used: {error.strerror}"
+            ) from None
+        try:
+            self._connection = open_database(self.folder, check=self._is_owner)
+            self._learn()
+        except BaseException:
+            self.close_here()
+            raise
+
+    def _learn(self) -> None:
+        ask = self._ask
+        for facts in ask("SELECT facts FROM sessions"):
+            known = SessionFacts(**json.loads(facts[0]))
+            self.facts[known.handle] = known
+        for handle, size in ask(
+            "SELECT handle, (SELECT coalesce(sum(size), 0) FROM tensors WHERE session = sessions.id)"
+            " + (SELECT coalesce(sum(size), 0) FROM graphs WHERE session = sessions.id)"
+            " + (SELECT coalesce(sum(length(body)), 0) FROM answers WHERE session = sessions.id) FROM sessions"
+        ):
+            self._sizes[handle] = size
+        if self._is_owner:
+            used = {name for table in ("tensors", "graphs") for (name,) in ask(f"SELECT file FROM {table}")}
+            self._files.sweep(used)
+
+    @property
+    def _ask(self) -> Callable[..., sqlite3.Cursor]:
+        assert self._connection is not None
+        return self._connection.execute
+
+    def close_here(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    # Writing
+
+    def write_here(self, writes: Sequence[SessionWrite]) -> list[Outcome]:
+        try:
+            self._ask("BEGIN IMMEDIATE")
+            outcomes = [self._write_one(write) for write in writes]
+            written = [self._rows[w.handle] for w, o in zip(writes, outcomes, strict=True) if o is None]
+            if any(rows.files for rows in written):
+                self._files.sync_folder()
+            self._ask("COMMIT")
+        except (sqlite3.Error, OSError) as error:
+            self._roll_back("ROLLBACK")
+            for write in writes:
+                self._forget_rows(write.handle)
+            return [_not_written(error)] * len(writes)
+        for write, rows in zip(writes, (self._rows.get(w.handle) for w in writes), strict=True):
+            if rows is not None:
+                self._sizes[write.handle] = rows.size
+                self._files.remove(rows.unused)
+                rows.unused, rows.files = [], []
+                if write.facts is not None:
+                    self.facts[write.handle] = write.facts
+        return outcomes
+
+    def _write_one(self, write: SessionWrite) -> Outcome:
+        """Write one session's changes within the transaction; if its limits do not allow them, nothing of it."""
+        self._ask("SAVEPOINT one")
+        try:
+            rows = self._rows_of(write)
+            rows.write(write)
+            self._check_limits(write, rows.size)
+        except errors.OpError as error:
+            self._ask("ROLLBACK TO one")
+            self._forget_rows(write.handle)
+            return error
+        finally:
+            self._roll_back("RELEASE one")
+        return None
+
+    def _forget_rows(self, handle: str) -> None:
+        """Forget what is known of rows, which was not committed, and delete the files that were written for it."""
+        rows = self._rows.pop(handle, None)
+        if rows is not None:
+            self._files.remove(rows.files)
+
+    def _rows_of(self, write: SessionWrite) -> SessionRows:
+        rows = self._rows.get(write.handle)
+        if rows is not None:
+            return rows
+        if write.facts is not None:
+            facts = json.dumps(asdict(write.facts))
+            id = self._ask(
+                "INSERT INTO sessions (handle, facts, config) VALUES (?, ?, ?)", (write.handle, facts, write.config)
+            ).lastrowid
+        else:
+            id = self._id_of(write.handle)
+        assert id is not None
+        assert self._connection is not None
+        rows = self._rows[write.handle] = SessionRows(self._connection, self._files, id)
+        return rows
+
+    def _id_of(self, handle: str) -> int:
+        found = self._ask("SELECT id FROM sessions WHERE handle = ?", (handle,)).fetchone()
+        if found is None:
+            raise errors.NotFoundError(f"Session {handle[:80]} is not in the store")
+        return int(found[0])
+
+    def _check_limits(self, write: SessionWrite, size: int) -> None:
+        """Raise StateLimitError if the session, its client's or all sessions would grow beyond a limit."""
+        before = self._sizes.get(write.handle, 0)
+        if size <= before:
+            return
+        facts = write.facts or self.facts[write.handle]
+        of_client = sum(
+            self._sizes.get(other.handle, 0) for other in list(self.facts.values()) if other.client == facts.client
+        )
+        for what, kept, most in (
+            ("this session", size, self._limits.session),
+            ("the sessions of this client", of_client - before + size, self._limits.client),
+            ("all sessions", sum(self._sizes.values()) - before + size, self._limits.store),
+        ):
+            if kept > most:
+                raise StateLimitError(
+                    f"What the store keeps of {what} would take {kept} bytes and may take {most}: the changes are in "
+                    "memory and are not durable. Delete what is not needed"
+                )
+
+    def _roll_back(self, statement: str) -> None:
+        try:
+            self._ask(statement)
+        except sqlite3.Error as error:  # a failed COMMIT may have rolled back by itself
+            logger.debug("%s: %s", statement, error)
+
+    def drop_here(self, handles: Collection[str]) -> None:
+        unused: list[str] = []
+        try:
+            self._ask("BEGIN IMMEDIATE")
+            for handle in handles:
+                for table in ("tensors", "graphs"):
+                    of_session = f"SELECT file FROM {table} JOIN sessions ON session = sessions.id WHERE handle = ?"
+                    unused += [name for (name,) in self._ask(of_session, (handle,)) if name is not None]
+                self._ask("DELETE FROM sessions WHERE handle = ?", (handle,))
+            self._ask("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back("ROLLBACK")
+            raise _not_written(error) from None
+        for handle in handles:
+            self._rows.pop(handle, None)
+            self._sizes.pop(handle, None)
+            self.facts.pop(handle, None)
+        self._files.remove(unused)
+
+    # Reading
+
+    def load_here(self, handle: str) -> StoredSession:
+        try:
+            return self._load(handle)
+        except sqlite3.Error as error:
+            raise errors.DataLossError(f"Session {handle[:80]} cannot be read: {error}") from None
+
+    def _load(self, handle: str) -> StoredSession:
+        id = self._id_of(handle)
+        facts, config, next_tensor = self._ask(
+            "SELECT facts, config, next_tensor FROM sessions WHERE id = ?", (id,)
+        ).fetchone()
+        graphs = [
+            bytes(self._content(data, file, crc))
+            for data, file, crc in self._ask(
+                "SELECT data, file, crc FROM graphs WHERE session = ? ORDER BY version", (id,)
+            ).fetchall()
+        ]
+        tensors, elements, kept = self._tensors_of(id)
+        records = []
+        for row, kind, container, name, described, order in self._ask(
+            "SELECT id, kind, container, name, facts, elements FROM resources WHERE session = ?", (id,)
+        ):
+            of_queue = elements.get(row, {})
+            ordered = [of_queue[number] for number in unpacked_numbers(order)] if order is not None else None
+            records.append(ResourceRecord(kind, container, name, json.loads(described), tensors.get(row, {}), ordered))
+        return StoredSession(SessionFacts(**json.loads(facts)), config, graphs, records, kept, next_tensor)
+
+    def _tensors_of(
+        self, id: int
+    ) -> tuple[dict[int, dict[str, Any]], dict[int, dict[int, tuple[Any, ...]]], Mapping[str, Any]]:
+        """(tensors by resource and name, elements by resource and number, kept tensors by handle)."""
+        tensors: dict[int, dict[str, Any]] = {}
+        elements: dict[int, dict[int, tuple[Any, ...]]] = {}
+        kept: dict[str, Any] = {}
+        for resource, element, name, dtype, shape, crc, data, file in self._ask(
+            "SELECT resource, element, name, dtype, shape, crc, data, file FROM tensors WHERE session = ? ORDER BY id",
+            (id,),
+        ):
+            content = self._content(data, file, crc)
+            tensor = tensor_of_bytes(content, dtypes.as_dtype(dtype), tuple(json.loads(shape)))
+            if resource is None:
+                kept[name] = tensor
+            elif element is None:
+                tensors.setdefault(resource, {})[name] = tensor
+            else:
+                of_queue = elements.setdefault(resource, {})
+                of_queue[element] = (*of_queue.get(element, ()), tensor)
+        return tensors, elements, kept
+
+    def _content(self, data: bytes | None, file: str | None, crc: int) -> bytes | bytearray:
+        if data is None:
+            return self._files.read(file or "", crc)
+        if zlib.crc32(data) != crc:
+            raise errors.DataLossError(f"The store {self.folder} is damaged: a tensor is not what was written")
+        return data
+
+    def answers_here(self) -> list[KeyedAnswer]:
+        self._ask("DELETE FROM answers WHERE began < ?", (time.time() - _KEEP_ANSWERS,))
+        found = []
+        for client, name, fingerprint, began, secret, status, headers, body in self._ask(
+            "SELECT client, name, fingerprint, began, secret, status, headers, body FROM answers ORDER BY began"
+        ):
+            answer = StoredAnswer(status, json.loads(headers), body) if body is not None else None
+            found.append(KeyedAnswer(client, name, fingerprint, began, answer, status is not None, secret))
+        return found
+
+
+def _not_written(error: Exception) -> NotDurableError:
+    what = error.strerror if isinstance(error, OSError) else str(error)
+    return NotDurableError(
+        f"The changes of this request are in memory, but could not be written to the disk of the server ({what}), and "
+        "are lost if it ends before the next changes are written"
+    )

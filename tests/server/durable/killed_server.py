@@ -1,0 +1,187 @@
+"""A server that is killed under load again and again, and a model of what its durable session may hold then.
+
+Each client adds 1 to its own element of a variable, and puts numbers that no other has into a queue, one request after
+the other, each with a key of its own.  When the server is killed, it repeats its last request at the next server.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import signal
+import socket
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aexec.framework import dtypes
+from tests.support.programs.graphs import GraphBuilder
+from tests.support.server_process import ServerProcess
+
+__all__ = ["Rounds"]
+
+CLIENTS = 4
+_BROKEN = (OSError, http.client.HTTPException, socket.timeout)
+
+
+def _graph() -> GraphBuilder:
+    g = GraphBuilder()
+    g("v", "VarHandleOp", dtype=dtypes.float64, shape=[CLIENTS], shared_name="v")
+    g.placeholder("x", dtypes.float64, [CLIENTS])
+    g("set", "AssignVariableOp", "v", "x", dtype=dtypes.float64)
+    g("add", "AssignAddVariableOp", "v", "x", dtype=dtypes.float64)
+    g("read", "ReadVariableOp", "v", dtype=dtypes.float64)
+    g("after", "ReadVariableOp", "v", "^add", dtype=dtypes.float64)
+    g("q", "FIFOQueueV2", component_types=[dtypes.int64], shapes=[[]])
+    g.placeholder("i", dtypes.int64, [])
+    g("put", "QueueEnqueueV2", "q", "i", Tcomponents=[dtypes.int64])
+    return g
+
+
+@dataclass
+class _Client:
+    """What one client knows.
+
+    Attributes:
+        added, put: the number of additions, and the numbers put, that were acknowledged.
+        unsure: those of which it was told that they may have been done or not.
+        pending: its last request, while it has no answer to it.
+        seen: the largest value of its element that an answer told.
+    """
+
+    number: int
+    added: int = 0
+    put: set[int] = field(default_factory=set)
+    unsure: Counter[str] = field(default_factory=Counter)
+    unsure_put: set[int] = field(default_factory=set)
+    pending: tuple[str, str, Any] | None = None
+    seen: float = 0.0
+    requests: int = 0
+
+    def next_request(self) -> tuple[str, str, Any]:
+        self.requests += 1
+        key = f"{self.number}-{self.requests}"
+        if self.requests % 3:
+            x = [float(i == self.number) for i in range(CLIENTS)]
+            return "add", key, {"feeds": {"x": x}, "fetches": ["after"]}
+        return "put", key, {"feeds": {"i": self.number * 1_000_000 + self.requests}, "targets": ["put"]}
+
+    def answered(self, status: int, answer: Any, *, repeated: bool) -> None:
+        assert self.pending is not None
+        what, _, body = self.pending
+        element = body["feeds"].get("i")
+        if status == 409 and answer["reason"] == "interrupted" and repeated:
+            self.unsure[what] += 1
+            self.unsure_put |= {element} - {None}
+        else:
+            assert status == 200, (status, answer)
+            if what == "add":
+                self.added += 1
+                self.seen = max(self.seen, answer["outputs"]["after"][self.number])
+            else:
+                self.put.add(element)
+        self.pending = None
+
+
+class Rounds:
+    """Kills a server in rounds.
+
+    Args:
+        folder: for the store and the log.
+        seed: decides when the server is killed.
+        options: flags of the server.
+    """
+
+    def __init__(self, folder: Path, seed: int, **options: Any) -> None:
+        self._folder = folder
+        self._options = {"state": folder / "state", **options}
+        self._random = random.Random(seed)
+        self._clients = [_Client(number) for number in range(CLIENTS)]
+        self._answers = 0
+        self._failures: list[BaseException] = []
+        self._handle = ""
+
+    def run(self, rounds: int) -> None:
+        """Kill the server so many times; check after each time."""
+        for number in range(rounds):
+            server = ServerProcess(self._folder, watch=False, **self._options)
+            try:
+                if not number:
+                    self._handle = server.create(_graph(), durable=True)
+                    answer = server.run(self._handle, feeds={"x": [0.0] * CLIENTS}, targets=["set"])
+                    assert answer.status == 200, answer
+                self._repeat_pending(server)
+                self._check(server)
+                self._load_and_kill(server)
+            finally:
+                server.expect_killed()
+                server.process.kill()
+                server.stop()
+
+    def _load_and_kill(self, server: ServerProcess) -> None:
+        enough = self._answers + self._random.randrange(1, 120)
+        threads = [threading.Thread(target=self._load, args=(server.port, client)) for client in self._clients]
+        for thread in threads:
+            thread.start()
+        server.until(lambda: self._answers >= enough or self._failures)
+        server.process.send_signal(signal.SIGKILL)
+        for thread in threads:
+            thread.join()
+        assert not self._failures, self._failures
+
+    def _load(self, port: int, client: _Client) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        try:
+            while True:
+                client.pending = client.next_request()
+                self._ask(connection, client)
+        except _BROKEN:
+            pass  # the server was killed
+        except BaseException as error:
+            self._failures.append(error)
+        finally:
+            connection.close()
+
+    def _ask(self, connection: http.client.HTTPConnection, client: _Client, *, repeated: bool = False) -> None:
+        assert client.pending is not None
+        _, key, body = client.pending
+        headers = {"Idempotency-Key": f'"{key}"', "Content-Type": "application/json"}
+        connection.request("POST", f"/v1/sessions/{self._handle}:run", json.dumps(body), headers)
+        response = connection.getresponse()
+        answer = json.loads(response.read())
+        client.answered(response.status, answer, repeated=repeated)
+        self._answers += 1
+
+    def _repeat_pending(self, server: ServerProcess) -> None:
+        for client in self._clients:
+            if client.pending is not None:
+                connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+                self._ask(connection, client, repeated=True)
+                connection.close()
+
+    def _check(self, server: ServerProcess) -> None:
+        """Nothing that was acknowledged is lost, and nothing was done twice."""
+        values = server.run(self._handle, fetches=["read"]).body["outputs"]["read"]
+        for client, value in zip(self._clients, values, strict=True):
+            assert client.added <= value <= client.added + client.unsure["add"], (client, value)
+            assert value >= client.seen, (client, value)
+        acknowledged = set().union(*(client.put for client in self._clients))
+        allowed = acknowledged.union(*(client.unsure_put for client in self._clients))
+        found = self._elements(server)
+        assert len(found) == len(set(found)) and acknowledged <= set(found) <= allowed
+
+    def _elements(self, server: ServerProcess) -> list[int]:
+        """All elements of the queue, which are put back in their order."""
+        path = f"/v1/sessions/{self._handle}/queues/q"
+        queues = server.call("GET", f"/v1/sessions/{self._handle}/queues").body["queues"]
+        size = queues[0]["size"] if queues else 0
+        if not size:
+            return []
+        answer = server.call("POST", f"{path}:dequeue", {"count": size})
+        elements: list[int] = answer.body["components"][0]
+        put = server.call("POST", f"{path}:enqueue", {"components": [elements], "many": True})
+        assert (answer.status, put.status) == (200, 200), (answer, put)
+        return elements

@@ -1,0 +1,28 @@
+"""A server that is killed at any moment loses nothing that it has acknowledged, and does nothing twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.server.durable.killed_server import Rounds
+from tests.support.server_process import ServerProcess
+
+
+def test_killed_server_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    Rounds(tmp_path, seed=1).run(4)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_server_loses_nothing_in_many_rounds(tmp_path: Path, seed: int) -> None:
+    Rounds(tmp_path, seed=100 + seed).run(100)
+
+
+def test_server_with_a_damaged_store_does_not_begin(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "state.db").write_bytes(b"nothing that SQLite reads" * 100)
+    with pytest.raises(AssertionError, match="Restore a copy of its folder"):
+        ServerProcess(tmp_path, watch=False, state=tmp_path / "state")
+    assert (tmp_path / "state" / "state.db").read_bytes().startswith(b"nothing that")
