@@ -1,4 +1,4 @@
-"""Copies of the nodes that make a dataset: as a function of the library.
+"""Copies of the nodes that make a dataset: as a function of the library, and as a graph of its own.
 
 A copy has nothing that belongs to a session, as variables do, or to a run, as placeholders.
 """
@@ -13,7 +13,7 @@ from aexec.graph.function_def import free_name
 from aexec.graph.graph import Graph
 from aexec.graph.nodes.node import Node, Tensor
 
-__all__ = ["as_function"]
+__all__ = ["as_function", "as_graph"]
 
 # Stateful ops that do the same in every session.
 _HARMLESS = frozenset({"Assert"})
@@ -58,3 +58,15 @@ def as_function(graph: Graph, variant: Tensor) -> NameAttrList:
     made = FuncGraph(free_name(graph.library, "Dataset_make"), graph)
     made.outputs = [copy_nodes(graph, _needed(variant), made, {})(variant.endpoint)]
     return finished(made, made.name)
+
+
+def as_graph(graph: Graph, variant: Tensor) -> tuple[Graph, Tensor]:
+    """A new graph with only the nodes that make a dataset of a graph, and the dataset's tensor in it.
+
+    Raises:
+        InvalidArgumentError: the dataset uses what belongs to a session or a run.
+    """
+    made = Graph()
+    made.node_class = graph.node_class
+    made.library, made.versions = graph.library, graph.versions
+    return made, copy_nodes(graph, _needed(variant), made, {})(variant.endpoint)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from aexec.data.copied import as_graph
 from aexec.data.dataset_base import building
 from aexec.data.element_spec import Dialect
-from aexec.data.file_names import FileNames
+from aexec.data.element_structure import flattened
 from aexec.data.iterator import Iterator, initializable_iterator, one_shot_iterator
+from aexec.data.python_sources import PythonSources
+from aexec.framework import errors
 from aexec.framework.sparse_tensor import SparseTensor
+from aexec.runtime.session.session import Session
 
 __all__ = ["Dataset"]
 
 
-class Dataset(FileNames):
+class Dataset(PythonSources):
     """A recipe for elements, each a tensor or a structure of tensors: tuples, named tuples and dicts.
 
     ::
@@ -41,6 +49,55 @@ class Dataset(FileNames):
         with building(self.graph):
             made: Iterator = initializable_iterator(self, shared_name)
             return made
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        """The elements, as arrays in their structure, from a session that ends with the loop.
+
+        ::
+
+            async for x in dataset:
+                ...
+
+        A loop that is left early ends its session when the event loop finds it unused; `contextlib.aclosing` ends it at
+        once.
+
+        Raises:
+            InvalidArgumentError: the dataset uses variables, placeholders or other state of its graph.
+        """
+        graph, variant = as_graph(self.graph, self.variant)
+        with graph:
+            iterator = initializable_iterator(type(self).dialect.dataset(variant, self.spec_here), None)
+            following = iterator.get_next()
+        async with Session(graph) as session:
+            await session.run([], targets=[iterator.initializer])
+            take = session.make_callable(following)
+            while True:
+                try:
+                    element = await take()
+                except errors.OutOfRangeError:
+                    return
+                yield element
+
+    async def feed(self, queue: Any) -> None:
+        """Put all elements into a queue of a session, and close it.
+
+        If it is cancelled, the queue stays open.  An error closes the queue, too, so that nobody waits for elements.
+
+        Args:
+            queue: from `session.queue`, here or in a server; its components are the elements' parts, in order.
+
+        Raises:
+            OpError: an element cannot be made, or does not fit; or the queue is closed.
+        """
+        try:
+            async with aclosing(aiter(self)) as elements:  # type: ignore[type-var]
+                async for element in elements:
+                    parts = flattened(element)
+                    await queue.put(parts[0] if len(parts) == 1 else tuple(parts))
+        except errors.OpError:
+            await queue.close(cancel_pending=True)
+            raise
+        await queue.close()
 
 
 Dataset.dialect = Iterator.dialect = Dialect(Dataset, Dataset, Iterator, SparseTensor, lambda shape: shape)

@@ -388,6 +388,65 @@ def nested_control_flow(tf: Any, sess: Any) -> Any:
     return elements(tf, sess, tf.data.Dataset.range(1, 8).map(collatz))
 
 
+# Generators
+
+
+def generated(tf: Any, sess: Any) -> Any:
+    def count() -> Any:
+        for i in range(3):
+            yield i, [float(i)] * i
+
+    dataset = tf.data.Dataset.from_generator(count, (tf.int64, tf.float32), ([], [None]))
+    return [described(tf, dataset), elements(tf, sess, dataset.repeat(2))]
+
+
+def generated_of_arguments(tf: Any, sess: Any) -> Any:
+    def count(start: Any, word: Any) -> Any:
+        for i in range(start, 7):
+            yield {"number": i, "word": word + b"!"}
+
+    types = {"number": tf.int32, "word": tf.string}
+    return elements(tf, sess, tf.data.Dataset.from_generator(count, types, args=(tf.constant(4), "a")))
+
+
+def generated_by_signature(tf: Any, sess: Any) -> Any:
+    signature = tf.TensorSpec([2], tf.float32)
+    dataset = tf.data.Dataset.from_generator(lambda: [[1, 2], (3, 4), np.array([5.0, 6.0])], output_signature=signature)
+    return elements(tf, sess, dataset)
+
+
+def generated_in_a_function(tf: Any, sess: Any) -> Any:
+    def count(x: Any) -> Any:
+        yield from range(x)
+
+    dataset = tf.data.Dataset.range(4).flat_map(lambda x: tf.data.Dataset.from_generator(count, tf.int64, args=(x,)))
+    return elements(tf, sess, dataset)
+
+
+def generated_of_a_wrong_shape(tf: Any, sess: Any) -> Any:
+    return elements(tf, sess, tf.data.Dataset.from_generator(lambda: [[1, 2], [1, 2, 3]], tf.int64, [2]))
+
+
+def generated_of_a_wrong_type(tf: Any, sess: Any) -> Any:
+    return elements(tf, sess, tf.data.Dataset.from_generator(lambda: [1, "a"], tf.int64, []))
+
+
+def generated_of_a_wrong_structure(tf: Any, sess: Any) -> Any:
+    return elements(tf, sess, tf.data.Dataset.from_generator(lambda: [(1, 2), (1, 2, 3)], (tf.int64, tf.int64)))
+
+
+def generator_that_fails(tf: Any, sess: Any) -> Any:
+    def count() -> Any:
+        yield 1
+        raise ValueError("no more")
+
+    return elements(tf, sess, tf.data.Dataset.from_generator(count, tf.int64))
+
+
+def generator_that_is_none(tf: Any, sess: Any) -> Any:
+    return elements(tf, sess, tf.data.Dataset.from_generator([1, 2], tf.int64))
+
+
 # Mistakes
 
 

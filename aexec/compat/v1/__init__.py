@@ -170,6 +170,7 @@ NAMES = {
     "Operation": "aexec:Node",
     "RegisterGradient": "values.framework_ops:register_gradient",
     "Tensor": "aexec:Tensor",
+    "TensorSpec": "aexec:TensorSpec",
     "__version__": "aexec:__version__",
     **{
         name: f"platform.version:{name}"

@@ -53,10 +53,14 @@ class BackgroundTasks:
         return task
 
     async def close(self) -> None:
-        """Cancel all tasks, and wait until they have ended."""
+        """Cancel all tasks, and wait until they have ended.
+
+        A task that was cancelled before is not cancelled again: it may be closing what it has opened.
+        """
         while self._tasks:
             for task in self._tasks:
-                task.cancel()
+                if not task.cancelling():
+                    task.cancel()
             await asyncio.wait(self._tasks)
 
     def __len__(self) -> int:

@@ -33,3 +33,23 @@ async def test_manager_of_params_is_cancelled_with_the_sessions() -> None:
     assert not made.cancel_requested
     session.start_cancel()
     assert made.cancel_requested
+
+
+async def test_task_that_is_ending_is_not_cancelled_again() -> None:
+    tasks = BackgroundTasks(CancellationManager(), lambda manager: manager)
+    begun, closed = asyncio.Event(), []
+
+    async def work() -> None:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            closed.append(True)
+
+    task = tasks.start(work(), "work")
+    await begun.wait()
+    task.cancel()
+    await tasks.close()
+    assert closed == [True]

@@ -1,0 +1,174 @@
+"""`Pulled`: the elements of an asynchronous iterator, in a session.
+
+A task of the session asks the source, and not the step that wants an element: a step that is cancelled leaves the
+source as it is, and the next step gets the element.  This one task makes all calls of the source and closes it, so that
+the source may hold a task group or a timeout while it waits to be asked.
+Next to read: `python_sources.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from aexec.framework import errors
+from aexec.framework.kernel_contract.op_kernel_context import OpKernelContext
+from aexec.resources.datasets.dataset import DatasetIterator, Element, Pass
+
+__all__ = ["Pulled"]
+
+_END = object()
+
+# Exceptions of Python code → those of the step; any other becomes an UnknownError.
+_ERRORS: tuple[tuple[type[Exception], type[errors.OpError]], ...] = (
+    (ValueError, errors.InvalidArgumentError),
+    (TypeError, errors.InvalidArgumentError),
+    (MemoryError, errors.ResourceExhaustedError),
+    (NotImplementedError, errors.UnimplementedError),
+    (TimeoutError, errors.DeadlineExceededError),
+    (ConnectionError, errors.UnavailableError),
+)
+
+
+def _python_error(error: BaseException, where: str) -> errors.OpError:
+    """The error of a step for one of Python code; the message says `where` it was raised."""
+    if isinstance(error, errors.OpError):
+        return errors.error_class(error.code)(f"{where}: {error.message}")
+    kind = next((ours for pythons, ours in _ERRORS if isinstance(error, pythons)), errors.UnknownError)
+    return kind(f"{where}: {type(error).__name__}: {error}")
+
+
+class Pulled(DatasetIterator):
+    """One pass through an asynchronous iterator.
+
+    Args:
+        one: the pass.
+        name: of the dataset, for errors and for the task.
+        open_source: makes the asynchronous iterator, when the first element is asked for.
+        convert: makes an element of a value; called here, or in a thread if it raises NeedsThreadError.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_convert",
+        "_ended",
+        "_name",
+        "_number",
+        "_open",
+        "_outcome",
+        "_pass",
+        "_task",
+        "_there",
+        "_wanted",
+    )
+
+    def __init__(
+        self,
+        one: Pass,
+        name: str,
+        open_source: Callable[[], Awaitable[AsyncIterator[Any]]],
+        convert: Callable[[Any], Element],
+    ) -> None:
+        self._pass = one
+        self._name = name
+        self._open = open_source
+        self._convert = convert
+        self._task: asyncio.Task[None] | None = None
+        # The number of the element that is asked for; of those before, each was given or was an error.
+        self._number = 0
+        # True from the time at which an element is asked for until a step has it.
+        self._asked = False
+        self._wanted, self._there = asyncio.Event(), asyncio.Event()
+        # What the source gave, once `_there` is set: an element, None at the end, or an error.
+        self._outcome: Element | errors.OpError | None = None
+        self._ended = False
+
+    async def next(self, context: OpKernelContext) -> Element | None:
+        if self._ended:
+            return None
+        if self._task is None:
+            self._task = self._pass.start(self._pull(context), f"{self._name}: ask the source")
+        if not self._asked:
+            self._asked = True
+            self._wanted.set()
+        await self._there.wait()
+        self._there.clear()
+        self._asked = False
+        outcome, self._outcome = self._outcome, None
+        if isinstance(outcome, errors.OpError):
+            raise outcome
+        self._ended = outcome is None
+        return outcome
+
+    async def _pull(self, context: OpKernelContext) -> None:
+        """Ask the source whenever an element is wanted, until its end."""
+        source: AsyncIterator[Any] | None = None
+        try:
+            while await self._wanted.wait():
+                self._wanted.clear()
+                try:
+                    if source is None:
+                        source = await self._opened()
+                    value = await anext(source, _END)
+                    if value is _END:
+                        break
+                    element = await context.worker_pool.run_here_or_in_thread(self._convert, value)
+                    self._give(self._pass.keep(element))
+                except Exception as error:
+                    self._give(self._failure(error))
+                except asyncio.CancelledError as error:
+                    if _is_cancelled():
+                        raise
+                    self._give(self._failure(error))  # raised by the source itself
+            self._give(None)
+        finally:
+            if self._asked and not self._there.is_set():
+                self._give(errors.CancelledError(f"{self._name} was closed"))
+            await self._closed(source)
+
+    async def _opened(self) -> AsyncIterator[Any]:
+        try:
+            return await self._open()
+        except Exception as error:
+            self._open = _no_elements
+            raise error from None
+
+    def _give(self, outcome: Element | errors.OpError | None) -> None:
+        self._number += 1
+        self._outcome = outcome
+        self._there.set()
+
+    def _failure(self, error: BaseException) -> errors.OpError:
+        failed = _python_error(error, f"{self._name}, element {self._number}")
+        failed.__cause__ = error
+        return failed
+
+    async def _closed(self, source: Any) -> None:
+        """Close the source, so that a generator runs its `finally` blocks."""
+        if not hasattr(source, "aclose"):
+            return
+        try:
+            await source.aclose()
+        except Exception as error:
+            where = f"{self._name}: its source failed while it was closed"
+            asyncio.get_running_loop().call_exception_handler({"message": where, "exception": error})
+
+    def close(self) -> None:
+        if self._task is not None and not self._task.cancelling():
+            self._task.cancel()
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def _no_elements() -> AsyncIterator[Any]:
+    """A source that could not be opened has no elements."""
+
+    async def empty() -> AsyncIterator[Any]:
+        return
+        yield
+
+    return empty()
