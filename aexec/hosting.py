@@ -27,6 +27,7 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
   `run_in_turns` imports large graphs in threads, each in its turn, and stops when it is cancelled; it takes a
   `LongWork`, in which `go_on` is called between two pieces.
 * `record_network_buffer`, `record_network_buffer_freed`: for the memory log, of bodies that came from clients.
+* `describe_node`, `describe_function`: nodes as plain data, for drawing; `viewer_files`: what draws them.
 * `dispose`: takes the graph of a closed session apart, if it is the server's own; `leave_undisposed` stops that.
 * `load_kernels`: imports all ops and kernels and what they need, for a process from which others are forked.
 * `PartialRun`: a step in parts, as `Session.partial_run_setup` returns it.
@@ -47,7 +48,6 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
 * `set_printer`: sets where graphs print to.
 * `status_details`, `read_status`: an error as gRPC's metadata `STATUS_DETAILS` tells it; `cut_text` cuts a text to a
   number of bytes.
-* `summarize`: an attr's value as errors show it.
 * `unflatten_node`: a node of a FlatGraphDef, whose attrs are not decoded, as a NodeDef.
 * `unreadable`: the error for bytes that are not a message of a kind.
 * `wire_format`: protobuf's, for measuring messages before they are parsed, and for parsing large ones in pieces.
@@ -87,7 +87,7 @@ from aexec.framework.waiting.inline_call import NeedsThreadError, check_inline, 
 from aexec.framework.waiting.long_work import LongWork, go_on
 from aexec.framework.waiting.processors import num_processors
 from aexec.framework.wire import node_def, wire_format
-from aexec.framework.wire.attr_value import NameAttrList, summarize
+from aexec.framework.wire.attr_value import NameAttrList
 from aexec.framework.wire.messages import unreadable
 from aexec.framework.wire.op_def import OpDef
 from aexec.framework.wire.status_details import STATUS_DETAILS, cut_text, read_status, status_details
@@ -98,7 +98,9 @@ from aexec.framework.wire.tensor_codec import to_field_parts as tensor_to_field_
 from aexec.framework.wire.tensor_codec import to_parts as tensor_to_parts
 from aexec.framework.wire.tensor_codec import to_proto as tensor_to_proto
 from aexec.framework.wire.tensors_apart import named_tensors_apart
+from aexec.graph.forms.graph_page import viewer_files
 from aexec.graph.forms.graph_pieces import GraphForm, graph_pieces
+from aexec.graph.forms.node_descriptions import describe_function, describe_node
 from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.nodes.node_wire import unflatten_node
 from aexec.graph.signature import Signature, TensorInfo
@@ -165,6 +167,8 @@ __all__ = [
     "collector_paused",
     "cut_text",
     "datatype_of",
+    "describe_function",
+    "describe_node",
     "dispose",
     "drop_large",
     "dtypes",
@@ -203,7 +207,6 @@ __all__ = [
     "session_on_cluster",
     "set_printer",
     "status_details",
-    "summarize",
     "tensor_decode_ns",
     "tensor_from_content",
     "tensor_from_proto",
@@ -213,6 +216,7 @@ __all__ = [
     "total_memory",
     "unflatten_node",
     "unreadable",
+    "viewer_files",
     "wire_format",
 ]
 

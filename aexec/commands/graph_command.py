@@ -24,7 +24,8 @@ def add_graph(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "graph",
         help="draw a graph with its name scopes folded",
         description="Draw a graph.  Boxes are nodes and folded name scopes; frames are open scopes.  Pictures need the"
-        "\npackage graphviz (aexec[graphviz]) and the program dot of Graphviz; text in the DOT language needs neither.",
+        "\npackage graphviz (aexec[graphviz]) and the program dot of Graphviz; text in the DOT language and pages"
+        "\n(.html) need neither.",
     )
     add_graph_argument(command)
     out = command.add_argument(

@@ -301,7 +301,7 @@ class Graph(NodeTable):
         return block("Graph", self._facts(), *graph_signature(self).html_tables(), ops)
 
     def show(self, scope: str = "", *, depth: int | None = None, max_boxes: int = MAX_BOXES) -> Drawing:
-        """Draw the graph, with name scopes folded.  Notebooks show the drawing; `save("graph.svg")` writes it.
+        """Draw the graph, with name scopes folded.  Notebooks show the drawing; `save("graph.html")` writes it.
 
         Args:
             scope: draw only this name scope, and the names of the nodes outside that it is connected with.
@@ -313,7 +313,7 @@ class Graph(NodeTable):
         """
         from aexec.graph.forms.drawing import Drawing
 
-        return Drawing(self, scope, depth, max_boxes)
+        return Drawing(self, scope, depth, max_boxes, [self.library.get(name) for name in self.library])
 
     def _repr_svg_(self) -> str | None:
         """Return the drawing for notebooks; None if the graph is too large or `dot` is missing."""

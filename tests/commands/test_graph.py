@@ -52,7 +52,7 @@ def test_picture(model: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["--out", "g.txt"], 2, "--out g.txt: expected a name that ends in .svg, .png, .pdf, .dot, .gv, or -"),
+        (["--out", "g.txt"], 2, "--out g.txt: expected a name that ends in .svg, .png, .pdf, .html, .dot, .gv, or -"),
         (["--out", "none/g.svg"], 2, "--out none/g.svg: there is no folder none"),
         (["--scope", "none"], 13, "INVALID_ARGUMENT: no node lies in a name scope 'none'"),
     ],

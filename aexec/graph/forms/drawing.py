@@ -6,10 +6,14 @@ labelled with dtype and shape; dashed arrows are control edges.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
+from aexec import proto
 from aexec.framework import errors
+from aexec.graph.forms.graph_page import graph_frame, graph_page
 from aexec.graph.forms.scope_tree import NameScope, ScopeTree
 from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.nodes.node_table import NodeTable
@@ -20,7 +24,7 @@ __all__ = ["SUFFIXES", "Drawing"]
 
 _TEXT = (".dot", ".gv")
 # Suffixes of the files that `save` can write.
-SUFFIXES = (".svg", ".png", ".pdf", *_TEXT)
+SUFFIXES = (".svg", ".png", ".pdf", ".html", *_TEXT)
 
 # Longest label, in characters: longer names are cut in the middle, as their ends say most.
 _MAX_LABEL = 60
@@ -44,11 +48,14 @@ _OUTSIDE = "shape=plaintext, fillcolor=none, fontcolor=gray50"
 class Drawing:
     """A picture of a graph as it is now.  Notebooks show it; `save` writes it to a file.
 
+    Without the program `dot` notebooks show a page that folds, searches and zooms, which `save` writes to .html.
+
     Args:
         graph: the graph to draw.
         scope: draw only this name scope, and the names of the nodes outside that it is connected with.
         depth: how many nested name scopes are open at most; None for as many as `max_boxes` allows.
         max_boxes: most nodes, folded and open scopes in the drawing; scopes stay folded where there would be more.
+        functions: the functions that its nodes call, for the page.
 
     Raises:
         InvalidArgumentError: the scope is empty, or has more boxes even with all scopes folded.
@@ -58,7 +65,14 @@ class Drawing:
         num_boxes: nodes and folded scopes that are drawn.
     """
 
-    def __init__(self, graph: NodeTable, scope: str = "", depth: int | None = None, max_boxes: int = 100) -> None:
+    def __init__(
+        self,
+        graph: NodeTable,
+        scope: str = "",
+        depth: int | None = None,
+        max_boxes: int = 100,
+        functions: Iterable[proto.FunctionDef] = (),
+    ) -> None:
         scope = scope.rstrip("/")
         tree = ScopeTree(graph.nodes, scope, max_boxes, depth)
         if scope and not tree.root.size:
@@ -70,6 +84,8 @@ class Drawing:
                 f"{max_boxes}: name a scope in it, or allow more"
             )
         self.num_boxes = tree.num_boxes
+        self._nodes = [node for node in graph.nodes if not scope or node.name.startswith(f"{scope}/")]
+        self._functions = functions
         self.dot = "\n".join([*_HEAD, *_Writer(graph, tree).lines(), "}\n"])
 
     def render(self, format: str = "svg") -> bytes:
@@ -101,7 +117,7 @@ class Drawing:
         return picture
 
     def save(self, path: str | Path) -> None:
-        """Write the drawing to a file: as DOT text to .dot and .gv, as a picture to .svg, .png and .pdf.
+        """Write the drawing to a file: as DOT text to .dot and .gv, as a page to .html, else as a picture.
 
         Raises:
             InvalidArgumentError: the file has another suffix.
@@ -110,15 +126,33 @@ class Drawing:
         suffix = Path(path).suffix.lower()
         if suffix not in SUFFIXES:
             raise errors.InvalidArgumentError(f"{path}: expected a name that ends in {', '.join(SUFFIXES)}")
-        data = self.dot.encode() if suffix in _TEXT else self.render(suffix[1:])
+        data = self._as_bytes(suffix)
         with write_atomically(str(path)) as file:
             file.write(data)
 
-    def _repr_svg_(self) -> str:
-        return self.render("svg").decode()
+    def _as_bytes(self, suffix: str) -> bytes:
+        if suffix == ".html":
+            return self.page().encode()
+        return self.dot.encode() if suffix in _TEXT else self.render(suffix[1:])
+
+    def page(self) -> str:
+        """Return the drawing as a page that folds, searches and zooms; it needs neither `dot` nor a server."""
+        return graph_page(self._nodes, self._functions)
+
+    def _repr_svg_(self) -> str | None:
+        return self.render("svg").decode() if _has_dot() else None
+
+    def _repr_html_(self) -> str | None:
+        """Return the page in a frame, if there is no `dot` that makes a picture."""
+        return None if _has_dot() else graph_frame(self.page())
 
     def __repr__(self) -> str:
         return f"<Drawing of {self.num_boxes} boxes: notebooks show it, save('graph.svg') writes it>"
+
+
+def _has_dot() -> bool:
+    """True if `render` finds the package and the program."""
+    return find_spec("graphviz") is not None and shutil.which("dot") is not None
 
 
 class _Writer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from itertools import chain, islice
 from typing import Any
@@ -10,8 +10,8 @@ from typing import Any
 from aiohttp import web
 
 import aexec
-from aexec import errors, proto
-from aexec.hosting import NameAttrList, OnCancel, datatype_of, run_in_thread, summarize
+from aexec import errors
+from aexec.hosting import OnCancel, describe_function, describe_node, run_in_thread
 from aexec_server.clients.callers import Scope
 from aexec_server.core.routes import Route
 from aexec_server.core.server_state import Server
@@ -23,7 +23,6 @@ __all__ = ["routes"]
 # Limits: larger graphs can be neither drawn nor read.
 _MOST_NODES = 20_000
 _MOST_FUNCTIONS = 1000
-_MOST_TEXT = 400
 
 
 def routes(server: Server) -> list[Route]:
@@ -48,7 +47,7 @@ def _described(graph: aexec.Graph, name: str | None, function: str | None) -> di
     shown: Iterator[dict[str, Any]]
     if function is None:
         found = graph.nodes if name is None else [node for node in (graph.find(name),) if node is not None]
-        shown = (_node(node, with_attrs=name is not None) for node in found)
+        shown = (describe_node(node, with_attrs=name is not None) for node in found)
         total = len(graph.nodes)
     else:
         definition = graph.library.find(function)
@@ -56,7 +55,7 @@ def _described(graph: aexec.Graph, name: str | None, function: str | None) -> di
             raise errors.NotFoundError(f"The graph has no function '{function[:80]}'")
         signature = definition.signature
         total = len(signature.input_arg) + len(definition.node_def) + len(signature.output_arg)
-        shown = _function_nodes(definition, with_attrs=name is not None)
+        shown = describe_function(definition, with_attrs=name is not None)
         if name is not None:
             shown = (node for node in shown if node["name"] == name)
     shown = islice(shown, _MOST_NODES)
@@ -66,48 +65,3 @@ def _described(graph: aexec.Graph, name: str | None, function: str | None) -> di
             raise errors.NotFoundError(f"There is no node '{name[:80]}'")
         shown = chain([first], shown)
     return described | {"total": total, "nodes": shown}
-
-
-def _node(node: Any, *, with_attrs: bool) -> dict[str, Any]:
-    described = {
-        "name": node.name,
-        "op": node.op,
-        "device": node.device,
-        "inputs": node.input_names(),
-        "outputs": [
-            {
-                "datatype": datatype_of(output.dtype),
-                "shape": None if output.shape.dims is None else [-1 if d is None else d for d in output.shape.dims],
-            }
-            for output in node.outputs
-        ],
-    }
-    return described | _calls(node.attrs) | ({"attrs": _texts(node.attrs)} if with_attrs else {})
-
-
-def _calls(attrs: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return `{"calls": names}` with the functions that a node's attrs name; {} if there are none."""
-    values = chain.from_iterable(value if isinstance(value, list | tuple) else (value,) for value in attrs.values())
-    names = {value.name: None for value in values if isinstance(value, NameAttrList)}
-    return {"calls": list(names)} if names else {}
-
-
-def _function_nodes(definition: proto.FunctionDef, *, with_attrs: bool) -> Iterator[dict[str, Any]]:
-    """Describe arguments, nodes and results of a function.  Their types and shapes depend on the call, and are left
-    out.
-    """
-
-    def node(name: str, op: str, inputs: list[str], device: str = "", attrs: Any = None) -> dict[str, Any]:
-        described = {"name": name, "op": op, "device": device, "inputs": inputs, "outputs": []}
-        return described | ({"attrs": _texts(attrs or {})} if with_attrs else {})
-
-    for arg in definition.signature.input_arg:
-        yield node(arg.name, "_Arg", [])
-    for n in definition.node_def:
-        yield node(n.name, n.op, list(n.input), n.device, n.attr)
-    for arg in definition.signature.output_arg:
-        yield node(f"{arg.name}_RetVal", "_Retval", [definition.ret[arg.name]])
-
-
-def _texts(attrs: Mapping[str, Any]) -> dict[str, str]:
-    return {name: summarize(attrs[name])[:_MOST_TEXT] for name in sorted(attrs)}

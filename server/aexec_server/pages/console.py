@@ -1,9 +1,9 @@
 """The console at `/`: a page on which people look at sessions, run them, and cancel runs.
 
 Its files are in `static/`, one module of JavaScript for each concept: `console.js` is the page, `live_page.js` and
-`session_page.js` are what it shows; `graph_view.js` shows graphs, which `graph_layout.js` lays out in a worker.  What
-others have written is in `static/vendor/`, with its licences.  The page uses only the HTTP API that is open to every
-client.
+`session_page.js` are what it shows.  Graphs are drawn by the library's `aexec/graph/viewer/`, and laid out in a worker,
+`layout_worker.js`.  What others have written is in folders `vendor/`, with its licences.  The page uses only the HTTP
+API that is open to every client.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aexec_server.pages.page_response import STATIC, file_route, file_routes, pa
 
 __all__ = ["routes"]
 
-_FILES = [name for name in STATIC if name not in ("console.html", "page.css")]
+_FILES = [name for name in STATIC if name not in ("console.html", "page.css") and not name.startswith("page_of_graph")]
 
 
 def routes() -> list[Route]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from aexec.hosting import viewer_files
 from aexec_server.clients.callers import Scope
 from aexec_server.core.routes import Route
 
@@ -16,11 +17,15 @@ __all__ = ["STATIC", "file_route", "file_routes", "page_response"]
 _FOLDER = Path(__file__).parents[1] / "static"
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
-# Read at import: handlers must not wait for a disk.  By path in the folder, such as `vendor/uplot.css`.
+# Read at import: handlers must not wait for a disk.  By path in the folder, such as `vendor/uplot.css`.  What draws
+# graphs is the library's.
 STATIC = {
-    path.relative_to(_FOLDER).as_posix(): path.read_bytes()
-    for path in sorted(_FOLDER.rglob("*"))
-    if path.suffix in _TYPES
+    **viewer_files(),
+    **{
+        path.relative_to(_FOLDER).as_posix(): path.read_bytes()
+        for path in sorted(_FOLDER.rglob("*"))
+        if path.suffix in _TYPES
+    },
 }
 
 # A page loads nothing from other sites, runs only the server's scripts, and cannot be framed by another site:

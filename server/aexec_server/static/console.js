@@ -17,6 +17,7 @@ const state = {
   others: new Map(), // handle → document, of the opened ones
   page: null, // of the session that is shown
   following: null,
+  asked: 0, // how often a page was asked for: an answer that comes after the next one is dropped
 };
 
 const announce = (text) => setText(byId("announcements"), text);
@@ -114,6 +115,7 @@ function showList() {
 // What is shown
 
 function showLive() {
+  state.asked += 1;
   leaveSession();
   byId("live-link").setAttribute("aria-current", "true");
   live.show();
@@ -128,9 +130,12 @@ function leaveSession() {
 /** Shows a tab of a session; resolves once it is there. */
 async function showSession(handle, tab) {
   byId("live-link").setAttribute("aria-current", "false");
+  state.asked += 1;
+  const { asked } = state;
   if (state.page?.handle !== handle) {
     try {
       const document = await call("GET", sessionPath(handle));
+      if (asked !== state.asked) return;
       leaveSession();
       live.element.hidden = true;
       state.page = new SessionPage(document, {

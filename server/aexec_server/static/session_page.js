@@ -12,6 +12,14 @@ import { answerText } from "./values.js";
 
 export const TABS = { run: "Run", graph: "Graph", queues: "Queues", partial: "Partial runs" };
 const MOST_RUNS = 20; // that this page keeps
+const LAYOUT = "/console/layout_worker.js";
+const policy = globalThis.trustedTypes?.createPolicy("aexec", {
+  createScriptURL: (url) => {
+    if (url !== LAYOUT) throw new TypeError(`no script of this page: ${url}`);
+    return url;
+  },
+});
+const newWorker = () => new Worker(policy ? policy.createScriptURL(LAYOUT) : LAYOUT, { type: "module" });
 
 export class SessionPage {
   /** `document` describes the session; `on` has runs(list), gone(why) and tab(name). */
@@ -147,6 +155,7 @@ export class SessionPage {
       const graph = await call("GET", nodes);
       if (this.graph !== null) return;
       this.graph = new GraphView(graph, {
+        worker: newWorker(),
         more: (name, ofFunction) => call("GET", `${nodes}?node=${encodeURIComponent(name)}${of(ofFunction)}`),
         nodesOf: (name) => call("GET", `${nodes}?${of(name).slice(1)}`),
         mark: (name) => this.chosen.useOf(name),

@@ -152,14 +152,20 @@ class TestPictures:
     @needs_dot
     def test_files(self, tmp_path: Path) -> None:
         drawing = small().show()
-        for name, head in [("g.svg", b"<?xml"), ("g.PNG", b"\x89PNG"), ("g.dot", b"digraph"), ("g.gv", b"digraph")]:
+        for name, head in [
+            ("g.svg", b"<?xml"),
+            ("g.html", b"<!doctype html>"),
+            ("g.PNG", b"\x89PNG"),
+            ("g.dot", b"digraph"),
+            ("g.gv", b"digraph"),
+        ]:
             drawing.save(tmp_path / name)
             assert (tmp_path / name).read_bytes().startswith(head)
         assert "product" in (small()._repr_svg_() or "")
 
     @pytest.mark.parametrize("name", ["g", "g.txt", "g.dot.jpeg2"])
     def test_unknown_suffixes_are_refused(self, tmp_path: Path, name: str) -> None:
-        with pytest.raises(errors.InvalidArgumentError, match=r"expected a name that ends in .svg, .png, .pdf, .dot"):
+        with pytest.raises(errors.InvalidArgumentError, match=r"name that ends in .svg, .png, .pdf, .html, .dot"):
             small().show().save(tmp_path / name)
         with pytest.raises(errors.NotFoundError, match="No such file or directory"):
             small().show().save(tmp_path / "none" / "g.dot")

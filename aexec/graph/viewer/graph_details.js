@@ -34,7 +34,7 @@ export function groupDetails(item, { goTo, toggle, time }) {
 /** What is said of a node; `attrs` is an element for its attrs. */
 export function nodeDetails(item, { goTo, toggle, time, ran, choose, value }, attrs) {
   const { node } = item;
-  const own = !item.id.includes(">"); // a tensor in a function cannot be named in a run
+  const own = choose && !item.id.includes(">"); // a tensor in a function cannot be named in a run
   const outputs = node.outputs.flatMap((output, k) => fact(node.outputs.length > 1 ? `Output ${k}` : "Output", `${output.datatype}, ${shapeText(output.shape)}`));
   const actions = [
     ...(folds(item) ? [button(item.open ? "Fold its functions" : "Unfold its functions", () => toggle(item))] : []),

@@ -20,6 +20,12 @@ export class GraphTree {
     this.items = new Map();
     this.edges = []; // {from, to, control, output}, items of nodes
     this._add(nodes, this.root, "");
+    this._openLone();
+  }
+
+  /** Unfolds a group that stands alone: all of the graph is in it. */
+  _openLone() {
+    for (let one = this.root; one.children.length === 1 && one.children[0].children.length; one = one.children[0]) one.children[0].open = true;
   }
 
   /** Adds the nodes of the functions that a node calls, as its children; `functions` are [name, nodes]. */
@@ -88,6 +94,7 @@ export class GraphTree {
 
   foldAll() {
     for (const one of this.items.values()) one.open = one.kind === "function";
+    this._openLone();
   }
 
   /** The edges between what is drawn: [{from, to, control, count, edge}], of which none leads from an item to itself. */

@@ -6,19 +6,13 @@ import { folds } from "./graph_tree.js";
 const HEIGHT = 34;
 const CHARACTER = 7.3; // the width of one, of 12 px, in a monospace font
 const MOST_CHARACTERS = 30;
-const policy = globalThis.trustedTypes?.createPolicy("aexec", {
-  createScriptURL: (url) => {
-    if (url !== "/console/graph_layout.js") throw new TypeError(`no script of this page: ${url}`);
-    return url;
-  },
-});
-const script = (url) => (policy ? policy.createScriptURL(url) : url);
 
-/** Lays out trees in a worker; of several asked for at once only the last is answered. */
+/** Lays out trees; of several asked for at once only the last is answered. */
 export class Layouts {
-  constructor() {
+  /** `worker` is sent {number, box}, and sends the same back with all places, as `graph_layers.js` computes them. */
+  constructor(worker) {
     this.number = 0;
-    this.worker = new Worker(script("/console/graph_layout.js"), { type: "module" });
+    this.worker = worker;
     this.worker.onmessage = ({ data }) => data.number === this.number && this.done(data.box);
     this.worker.onerror = () => this.failed();
   }

@@ -1,6 +1,5 @@
-// Lays out boxes in layers, in a worker, by dagre. It gets {number, box}: a box is {width, height, children, edges}, edges
-// as pairs of numbers of children, and answers {number, box}, in which each child has x and y, the place of its middle in
-// its parent, each box its size, and each edge its points.
+// Lays out boxes in layers, by dagre. A box is {width, height, children, edges}, edges as pairs of numbers of children; then
+// each child has x and y, the place of its middle in its parent, each box its size, and each edge its points.
 
 import { Graph, layout } from "./vendor/dagre.esm.js";
 
@@ -9,7 +8,7 @@ const MARGIN = 14;
 const GAP = 16;
 
 /** Gives a box's children their places, and the box its size. */
-function place(box) {
+export function place(box) {
   if (!box.children) return;
   box.children.forEach(place);
   const joined = new Set(box.edges.flat());
@@ -52,8 +51,3 @@ function placeGrid(box, loose, top) {
   box.width = right;
   box.height = y + tallest + MARGIN;
 }
-
-self.onmessage = ({ data }) => {
-  place(data.box);
-  self.postMessage(data);
-};

@@ -54,8 +54,18 @@ export class GraphCanvas {
     if (at && after) {
       this.left = at[0] - after.x * this.scale;
       this.top = at[1] - after.y * this.scale;
-    } else this.showAll();
+    } else this._showBeginning();
     this.redraw();
+  }
+
+  /** Shows all, or the upper part of a graph that could not be read then. */
+  _showBeginning() {
+    this.showAll();
+    if (!this.boxes.length || this.scale > LEAST_READABLE) return;
+    const first = this.boxes.reduce((a, b) => (b.y < a.y ? b : a));
+    this.scale = 0.8;
+    this.left = this.canvas.clientWidth / 2 - this.scale * first.x;
+    this.top = 24;
   }
 
   _resize() {

@@ -12,7 +12,8 @@ const MOST_FOUND = 50;
 export class GraphView {
   /**
    * `graph` is the answer of `…/nodes`. `asked` has more(name), of a node's attrs; nodesOf(function); mark(name), how a
-   * run uses a node; choose(kind, name), to feed, fetch or run it; value(name), its value in the last run, or undefined.
+   * run uses a node; choose(kind, name), to feed, fetch or run it, or undefined; value(), undefined or a function that
+   * computes a node's value by name; worker, which lays graphs out.
    */
   constructor(graph, asked) {
     this.asked = asked;
@@ -21,7 +22,7 @@ export class GraphView {
     this.tree = new GraphTree(graph.nodes);
     this.times = null;
     this.colours = null;
-    this.layouts = new Layouts();
+    this.layouts = new Layouts(asked.worker);
     this.canvas = new GraphCanvas({
       choose: (item) => this.choose(item),
       toggle: (item) => this.toggle(item),
@@ -135,10 +136,10 @@ export class GraphView {
       toggle: (one) => this.toggle(one),
       time: this.times && ((one) => timeText(new TimeColours(this.times.seconds).sum(one))),
       ran: this.times && ((one) => this.times.devices.get(one.node.name)),
-      choose: (kind, one) => {
+      choose: this.asked.choose && ((kind, one) => {
         this.asked.choose(kind, one.node.name);
         this.canvas.redraw();
-      },
+      }),
       value: this.asked.value() && ((one) => this._value(one)),
     };
     setText(this.count, item.node ? `Chosen: ${item.node.name}, ${item.node.op}` : `Chosen: ${item.label}, ${item.size} nodes`);
