@@ -10,7 +10,9 @@
  */
 
 typedef float NAME(vector) __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t NAME(bits) __attribute__((vector_size(4 * LANES)));
 #define vector NAME(vector)
+#define bits NAME(bits)
 /* Reads or writes LANES numbers at any address. */
 #define LOAD(from) (*(const vector *)(from))
 #define STORE(to) (*(vector *)(to))
@@ -32,7 +34,7 @@ static inline TARGET float NAME(exp_of)(float x) {
     p = p * (r * r) + r + 1.0f;
     /* 2**n as two factors, each of which is a normal number. */
     int32_t whole = (int32_t)n, half = whole >> 1;
-    union { int32_t bits; float value; } one = {(half + 127) << 23}, other = {(whole - half + 127) << 23};
+    union { int32_t word; float value; } one = {(half + 127) << 23}, other = {(whole - half + 127) << 23};
     return p * one.value * other.value;
 }
 
@@ -332,16 +334,28 @@ static TARGET void NAME(max_pool)(const float *restrict x, float *restrict out, 
         for (Py_ssize_t q = 0; q < w->columns; q++, out += channels) {
             Py_ssize_t left = q * w->stride_x - w->before_x, j0, j1;
             NAME(inside)(left, 1, w->wide, w->width, &j0, &j1);
-            for (Py_ssize_t c = 0; c < channels; c++) {
-                out[c] = -FLT_MAX;
-            }
-            for (Py_ssize_t i = i0; i < i1; i++) {
-                for (Py_ssize_t j = j0; j < j1; j++) {
-                    const float *from = x + ((top + i) * w->width + left + j) * channels;
-                    for (Py_ssize_t c = 0; c < channels; c++) {
-                        out[c] = from[c] > out[c] ? from[c] : out[c];
+            const float *corner = x + (top * w->width + left) * channels;
+            Py_ssize_t c = 0;
+            for (; c + LANES <= channels; c += LANES) {
+                vector best = (vector){0} - FLT_MAX;
+                for (Py_ssize_t i = i0; i < i1; i++) {
+                    for (Py_ssize_t j = j0; j < j1; j++) {
+                        const vector number = LOAD(corner + (i * w->width + j) * channels + c);
+                        const bits larger = number > best;
+                        best = (vector)((larger & (bits)number) | (~larger & (bits)best));
                     }
                 }
+                STORE(out + c) = best;
+            }
+            for (; c < channels; c++) {
+                float best = -FLT_MAX;
+                for (Py_ssize_t i = i0; i < i1; i++) {
+                    for (Py_ssize_t j = j0; j < j1; j++) {
+                        const float number = corner[(i * w->width + j) * channels + c];
+                        best = number > best ? number : best;
+                    }
+                }
+                out[c] = best;
             }
         }
     }
@@ -519,3 +533,4 @@ static TARGET void NAME(adagrad)(float *restrict var, float *restrict accum, con
 #undef LOAD
 #undef STORE
 #undef vector
+#undef bits
