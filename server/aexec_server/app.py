@@ -121,11 +121,13 @@ async def _open_sessions(app: web.Application) -> AsyncIterator[None]:
         await server.durable.open()
     for name, source in server.config.graphs.items():
         await server.models.load(name, ModelSource(source))
+    await server.access.begin()
     server.opened = True
     in_host = bool(server.config.handle_prefix)
     tasks = [
         asyncio.create_task(_sweep(server), name="close expired sessions"),
         asyncio.create_task(server.repository.watch(), name="watch models"),
+        asyncio.create_task(server.access.watch(), name="watch the keys of tokens"),
         asyncio.create_task(watch_lag(server.metrics.lag_seconds, in_host=in_host), name="watch the event loop"),
     ]
     if not in_host:

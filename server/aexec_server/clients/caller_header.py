@@ -46,7 +46,7 @@ def caller_value(key: str, who: Caller | Refusal) -> str:
     """Return the value of the front's header for a caller."""
     if isinstance(who, Refusal):
         retry = _NONE if who.retry_after is None else str(who.retry_after)
-        return f"{key} refused {'unknown' if who.token_given else 'none'} {retry}"
+        return f"{key} refused {'unknown' if who.token_given else 'none'} {retry} {who.reason or _NONE}"
     quotas = who.quotas
     counts = [_NONE if n is None else str(n) for n in (quotas.sessions, quotas.runs, quotas.memory_bytes)]
     scopes = ",".join(scope.value for scope in who.scopes)
@@ -76,10 +76,11 @@ def read_caller(value: str | None, key: str) -> Caller | Refusal:
 def _read(said: str) -> Caller | Refusal:
     kind, *fields = said.split(" ")
     if kind == "refused":
-        return Refusal(token_given=fields[0] == "unknown", retry_after=_count(fields[1]))
+        return Refusal(token_given=fields[0] == "unknown", retry_after=_count(fields[1]), reason=fields[2].strip(_NONE))
     name, address, scopes, *counts = fields
     sessions, runs, memory = map(_count, counts)
-    return Caller(name, frozenset(map(Scope, scopes.split(","))), Quotas(sessions, runs, memory), address)
+    granted = frozenset(map(Scope, scopes.split(","))) if scopes else frozenset()
+    return Caller(name, granted, Quotas(sessions, runs, memory), address)
 
 
 def _count(text: str) -> int | None:

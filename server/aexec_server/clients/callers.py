@@ -14,7 +14,7 @@ from aiohttp import web
 
 from aexec_server.clients.client_address import client_at
 
-__all__ = ["ANYONE", "CALLER", "NO_QUOTAS", "Caller", "Quotas", "Refusal", "Scope", "anyone_at"]
+__all__ = ["ANYONE", "CALLER", "NO_KEYS", "NO_QUOTAS", "REFUSALS", "Caller", "Quotas", "Refusal", "Scope", "anyone_at"]
 
 
 class Scope(enum.Enum):
@@ -53,7 +53,7 @@ class Caller:
     """The owner of a token, or a user of a server without tokens.
 
     Attributes:
-        name: the token's name, which owns what is made with it; "" without a token.
+        name: the token's name, which owns what is made with it; `jwt:` and the subject of a JWT; "" without a token.
         scopes: what it may do; ADMIN includes all.
         quotas: the most that it may have.
         address: without a token, its address as `client_at` names it.
@@ -80,6 +80,19 @@ class Caller:
         return owner is None or owner == self.name or self.is_admin
 
 
+# What a client is told about a refused token, by `Refusal.reason`.  A reason is given of JWTs that are authentic.
+REFUSALS = {
+    "": "The token is none that this server knows",
+    "expired": "The token has expired",
+    "early": "The token is not valid yet",
+    "audience": "The token is for another audience",
+    "issuer": "The token is of another issuer",
+    "claims": "The token needs the claims exp, iss, aud and sub",
+}
+# The reason for a token whose signature cannot be checked now.
+NO_KEYS = "keys"
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why a request has no caller.
@@ -87,10 +100,12 @@ class Refusal:
     Attributes:
         token_given: True if the request had a token.
         retry_after: seconds until a known token that has asked too often may ask again; else None.
+        reason: what is wrong with a JWT, a key of `REFUSALS`; else "".
     """
 
     token_given: bool
     retry_after: int | None = None
+    reason: str = ""
 
 
 # The caller of a server without tokens: all share one name, and may use any session whose handle they know.

@@ -14,7 +14,7 @@ from multidict import CIMultiDictProxy
 
 from aexec import errors
 from aexec_server.clients.caller_header import CALLER_HEADER, read_caller
-from aexec_server.clients.callers import ANYONE, CALLER, Caller, Refusal, Scope, anyone_at
+from aexec_server.clients.callers import ANYONE, CALLER, NO_KEYS, REFUSALS, Caller, Refusal, Scope, anyone_at
 from aexec_server.clients.client_address import peer_host
 from aexec_server.clients.token_source import TokenSource
 from aexec_server.core.routes import Handler, Route
@@ -30,11 +30,19 @@ class _UnauthenticatedError(HasHeaders, errors.UnauthenticatedError):
     def __init__(self, refusal: Refusal) -> None:
         # RFC 6750, section 3: no error is named where no token was sent.
         if refusal.token_given:
-            super().__init__("The token is none that this server knows")
-            self.headers = {"WWW-Authenticate": 'Bearer realm="aexec", error="invalid_token"'}
+            why = REFUSALS[refusal.reason]
+            super().__init__(why)
+            described = f', error_description="{why}"' if refusal.reason else ""
+            self.headers = {"WWW-Authenticate": f'Bearer realm="aexec", error="invalid_token"{described}'}
         else:
             super().__init__("This server wants a token: send the header Authorization: Bearer TOKEN")
             self.headers = {"WWW-Authenticate": 'Bearer realm="aexec"'}
+
+
+class _NoKeysError(HasHeaders, errors.UnavailableError):
+    def __init__(self) -> None:
+        super().__init__("The keys by which the token is checked are not known yet: try again")
+        self.headers = {"Retry-After": "1"}
 
 
 class _ScopeError(HasHeaders, errors.PermissionDeniedError):
@@ -103,7 +111,7 @@ class AccessControl:
             who = read_caller(headers.get(CALLER_HEADER), self._key)
         else:
             assert self.source is not None
-            who = self.source.table.identify(headers.get(hdrs.AUTHORIZATION), counted=False)
+            who = self.source.identify(headers.get(hdrs.AUTHORIZATION), counted=False)
         return who if isinstance(who, Caller) and who.may(Scope.RUN) else None
 
     def located(self, caller: Caller, transport: asyncio.BaseTransport, headers: CIMultiDictProxy[str]) -> Caller:
@@ -114,8 +122,18 @@ class AccessControl:
         """True if a connection is a front's or a proxy's, which may close it while its clients are there."""
         return self.front_says or self.proxies.trusts(peer_host(transport))
 
+    async def begin(self) -> None:
+        """Fetch what tokens are checked by, before the first request."""
+        if self.source is not None:
+            await self.source.begin()
+
+    async def watch(self) -> None:
+        """Fetch it again when that is due, until cancelled."""
+        if self.source is not None:
+            await self.source.watch()
+
     async def reload_if_changed(self) -> None:
-        """Read the tokens again if their file was written."""
+        """Read the tokens again if their files were written."""
         if self.source is not None:
             await self.source.reload_if_changed()
 
@@ -134,11 +152,11 @@ class AccessControl:
             host: the address that it comes from.
 
         Raises:
-            UnauthenticatedError, PermissionDeniedError, ResourceExhaustedError: it is refused.
+            UnauthenticatedError, PermissionDeniedError, ResourceExhaustedError, UnavailableError: it is refused.
         """
         if scope is Scope.OPEN or self.source is None:
             return anyone_at(host)
-        return self._checked(self.source.table.identify(authorization), scope)
+        return self._checked(self.source.identify(authorization), scope)
 
     def admit_relayed_call(self, named: str | None, scope: Scope) -> Caller:
         """The caller of a gRPC call that a front has passed on.  Raises as `admit_call`.
@@ -154,6 +172,8 @@ class AccessControl:
     def _checked(self, who: Caller | Refusal, scope: Scope) -> Caller:
         """The caller, if it may do what needs this scope.  Raises otherwise."""
         if isinstance(who, Refusal):
+            if who.reason == NO_KEYS:
+                raise _NoKeysError
             raise _UnauthenticatedError(who) if who.retry_after is None else _RateError(who.retry_after)
         if self._wants_tokens and not who.may(scope):
             raise _ScopeError(who, scope)
@@ -164,7 +184,7 @@ class AccessControl:
             return self._named(request.headers.get(CALLER_HEADER))
         assert self.source is not None
         sent = request.headers.getall(hdrs.AUTHORIZATION, ())
-        return self.source.table.identify(", ".join(sent) if sent else None)
+        return self.source.identify(", ".join(sent) if sent else None)
 
     def _named(self, header: str | None) -> Caller | Refusal:
         """Return the caller that the front names."""

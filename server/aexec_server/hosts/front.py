@@ -136,7 +136,7 @@ class _Gate:
         self._here = here
 
     def __call__(self, head: bytes, request: RequestHead, host: str) -> tuple[bytes, Upstream]:
-        who = self._anyone(head, host) if self._source is None else self._source.table.identify(authorization_of(head))
+        who = self._anyone(head, host) if self._source is None else self._source.identify(authorization_of(head))
         if isinstance(who, Refusal):
             return with_caller(head, self._key, who), self._here  # which refuses it, unless no token is needed
         upstream = self._route(request, who)

@@ -267,6 +267,9 @@ class Hosts:
             access_log=False,
             token_file=None,
             tokens=None,
+            jwt_keys=None,
+            jwt_issuer=None,
+            jwt_audiences=(),
             front_has_tokens=self._config.has_tokens,
             unready_seconds=0.0,
         )

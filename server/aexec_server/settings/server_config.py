@@ -14,10 +14,22 @@ from pathlib import Path
 import aexec
 from aexec import errors
 from aexec.hosting import ClusterSecurity, find_op_def, num_processors
+from aexec_server.settings.jwt_rules import JwtRules, jwt_rules
 from aexec_server.settings.message_scan import MessageLimits
 from aexec_server.settings.model_settings import Delegates, Graphs, Models
 from aexec_server.settings.model_source import GraphSource, ModelSource
-from aexec_server.settings.setting_kinds import Choice, Count, FilePath, Megabytes, Names, Number, Seconds, Switch, Text
+from aexec_server.settings.setting_kinds import (
+    Choice,
+    Count,
+    FileOrUrl,
+    FilePath,
+    Megabytes,
+    Names,
+    Number,
+    Seconds,
+    Switch,
+    Text,
+)
 from aexec_server.settings.settings import check_settings, setting
 from aexec_server.settings.site_policy import check_host_name, check_origin
 from aexec_server.settings.trusted_proxies import TrustedProxies
@@ -453,6 +465,59 @@ class ServerConfig:
     open_metrics: bool = setting(
         False, Switch(), "answer requests for metrics without a token, as requests for health", group=_ACCESS
     )
+    jwt_keys: str | Path | None = setting(
+        None,
+        FileOrUrl("FILE|URL"),
+        "JSON Web Key Set with the public keys of an identity provider, whose JWTs are taken as tokens besides those "
+        "of the server's own. A URL is read again from time to time, a file when it changes. Needs aexec[jwt], "
+        "jwt_issuer and jwt_audiences",
+        group=_ACCESS,
+        none=("none", "no JWTs"),
+    )
+    jwt_issuer: str | None = setting(
+        None,
+        Text("a name, usually a URL"),
+        "issuer (claim iss) of the JWTs that are taken",
+        group=_ACCESS,
+        none=("none", "no JWTs"),
+    )
+    jwt_audiences: Collection[str] = setting(
+        (), Names("names"), "audiences (claim aud), one of which a JWT must have", group=_ACCESS, flag="--jwt-audience"
+    )
+    jwt_algorithms: Collection[str] = setting(
+        ("RS256", "PS256", "ES256", "EdDSA"),
+        Names("names of asymmetric algorithms"),
+        "algorithms of the signatures of JWTs",
+        group=_ACCESS,
+    )
+    jwt_leeway_seconds: float = setting(
+        30.0,
+        Seconds(zero=True),
+        "how far the clocks of the identity provider and of this machine may be apart",
+        group=_ACCESS,
+        name="jwt_leeway",
+    )
+    jwt_refresh_seconds: float = setting(
+        300.0,
+        Seconds(),
+        "time between two fetches of the keys from a URL; they are also fetched when a JWT names an unknown key, at "
+        "most every 10 s, and not used any more after 12 times this time without success",
+        group=_ACCESS,
+        name="jwt_refresh",
+    )
+    jwt_scope_claim: str = setting(
+        "scope",
+        Text("the name of a claim"),
+        "claim with the scopes of a JWT: a text with spaces, or a list; realm_access.roles is the claim roles in the "
+        "claim realm_access",
+        group=_ACCESS,
+    )
+    jwt_scopes: Collection[str] = setting(
+        ("aexec:run=run", "aexec:manage=manage", "aexec:admin=admin"),
+        Names("VALUE=SCOPE", "VALUE=SCOPE,…"),
+        "scope that a value of that claim grants: run, manage or admin; a JWT without any of the values may do nothing",
+        group=_ACCESS,
+    )
     tls_cert: str | Path | None = setting(
         None,
         FilePath(),
@@ -614,13 +679,28 @@ class ServerConfig:
             raise errors.InvalidArgumentError("cluster_key needs cluster_cert")
         if self.cluster_cert is not None and self.cluster is None:
             raise errors.InvalidArgumentError("cluster_ca, cluster_cert and cluster_key need cluster")
+        _ = self.jwt_rules
         if self.delegates is not None:
             aexec.SessionConfig(delegates=self.delegates)
 
     @property
     def has_tokens(self) -> bool:
         """True if this process checks tokens itself."""
-        return self.token_file is not None or self.tokens is not None
+        return self.token_file is not None or self.tokens is not None or self.jwt_keys is not None
+
+    @property
+    def jwt_rules(self) -> JwtRules | None:
+        """Which JWTs are taken; None if none are.  Raises InvalidArgumentError if the settings do not go together."""
+        return jwt_rules(
+            None if self.jwt_keys is None else str(self.jwt_keys),
+            self.jwt_issuer,
+            self.jwt_audiences,
+            self.jwt_algorithms,
+            self.jwt_leeway_seconds,
+            self.jwt_refresh_seconds,
+            self.jwt_scope_claim,
+            self.jwt_scopes,
+        )
 
     @property
     def wants_tokens(self) -> bool:

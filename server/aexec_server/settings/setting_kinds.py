@@ -14,7 +14,19 @@ from typing import Any
 
 from aexec.hosting import parse_duration
 
-__all__ = ["Choice", "Count", "FilePath", "Megabytes", "Names", "Number", "Seconds", "SettingKind", "Switch", "Text"]
+__all__ = [
+    "Choice",
+    "Count",
+    "FileOrUrl",
+    "FilePath",
+    "Megabytes",
+    "Names",
+    "Number",
+    "Seconds",
+    "SettingKind",
+    "Switch",
+    "Text",
+]
 
 _YES = frozenset({"1", "true", "yes", "on"})
 _NO = frozenset({"0", "false", "no", "off"})
@@ -296,6 +308,17 @@ class FilePath(SettingKind):
 
     def encode(self, value: Any) -> object:
         return str(value)
+
+
+class FileOrUrl(FilePath):
+    """A path, as `FilePath`, or a URL."""
+
+    what = "a path, or a URL"
+
+    def decode(self, value: object, folder: Path) -> Any:
+        if isinstance(value, str) and "://" in value:
+            return value
+        return super().decode(value, folder)
 
 
 class Names(SettingKind):

@@ -348,6 +348,8 @@ def test_caller_header_is_believed_only_from_the_front() -> None:
         Caller("alice", frozenset([Scope.ADMIN]), Quotas(runs=-1)),
         anyone_at("2001:db8::1"),
         Refusal(token_given=True, retry_after=2),
+        Refusal(token_given=True, reason="expired"),
+        Caller("jwt:a%20b", frozenset()),
         Refusal(token_given=False),
     ):
         signed = with_caller(head, key, who)

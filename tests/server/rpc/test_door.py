@@ -16,6 +16,7 @@ from aexec_server.clients.tokens import new_token
 from aexec_server.core.server_state import Server
 from aexec_server.rpc.method import Call, Method
 from aexec_server.rpc.rpc_server import RpcServer
+from aiohttp.test_utils import TestServer
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from aexec import proto
@@ -56,6 +57,24 @@ class TestTokens:
         code, words = await rpc.refused(*create, **self.of("bob"))
         assert code == "PERMISSION_DENIED" and "'manage'" in words
         assert await status(rpc) == 1
+
+    async def test_jwt_is_a_token_too(self, serve: Serve) -> None:
+        pytest.importorskip("jwt")
+        from tests.server.clients.identity_provider import ISSUER, IdentityProvider
+
+        provider = IdentityProvider()
+        async with TestServer(provider.app()) as keys:
+            rpc = await serve(jwt_keys=str(keys.make_url("/keys")), jwt_issuer=ISSUER, jwt_audiences=["aexec"])
+        request = proto.CreateSessionRequest(graph_def=small_graph().graph_def)
+        create = f"{MASTER}CreateSession", request, proto.CreateSessionResponse
+
+        def of(**claims: Any) -> dict[str, Any]:
+            return {"metadata": (("authorization", f"Bearer {provider.token(**claims)}"),)}
+
+        assert (await rpc.call(*create, **of(scope="aexec:manage"))).session_handle
+        code, words = await rpc.refused(*create, **of(scope="aexec:run"))
+        assert code == "PERMISSION_DENIED" and "'manage'" in words
+        assert (await rpc.refused(*create, **of(exp=1))) == ("UNAUTHENTICATED", "The token has expired")
 
     async def test_session_is_its_owners(self, serve: Serve) -> None:
         rpc = await self.start(serve)
