@@ -17,7 +17,7 @@ from typing import BinaryIO
 from aexec.framework import errors
 from aexec.framework.memory.memory import available_memory
 from aexec.io.crc32c import masked_crc32c
-from aexec.io.files import open_regular, reporting, text_path
+from aexec.io.files import open_regular, os_error, reporting, text_path
 
 __all__ = [
     "Compression",
@@ -33,6 +33,8 @@ __all__ = [
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
 _CHUNK = 256 << 10
+# Below this, a record and the header of the next are read at once.
+_SHORT = 64 << 10
 # Below this, asking the system for its free memory takes longer than is worth it.
 _UNCHECKED_BYTES = 256 << 20
 
@@ -76,6 +78,7 @@ class RecordReader:
         kind = Compression.of(compression)
         self._file: BinaryIO = open_regular(self.path)
         self._source = opened(self._file, kind)
+        self._header = b""  # of the next record, if it has been read
         self.offset = 0
 
     def read(self) -> bytes | None:
@@ -84,19 +87,29 @@ class RecordReader:
         Raises:
             DataLossError: the file is cut off or corrupt here.
         """
-        with reporting(self.path):
-            header = self._source.read(_HEADER.size)
+        try:
+            header = self._header or self._source.read(_HEADER.size)
+            self._header = b""
             if not header:
                 return None
             length = self._length(header)
-            data = self._source.read(length)
-            footer = self._source.read(_FOOTER.size)
+            data, footer = self._data(length)
+        except OSError as error:
+            raise os_error(error, self.path) from error
         if len(data) < length or len(footer) < _FOOTER.size:
             raise errors.DataLossError(f"truncated record at {self.offset}")
         if _FOOTER.unpack(footer)[0] != masked_crc32c(data):
             raise errors.DataLossError(f"corrupted record at {self.offset}")
         self.offset += _HEADER.size + length + _FOOTER.size
         return data
+
+    def _data(self, length: int) -> tuple[bytes, bytes]:
+        """The data and the footer of the record at hand.  With short data the next header is read too."""
+        if length > _SHORT:
+            return self._source.read(length), self._source.read(_FOOTER.size)
+        rest = self._source.read(length + _FOOTER.size + _HEADER.size)
+        self._header = rest[length + _FOOTER.size :]
+        return rest[:length], rest[length : length + _FOOTER.size]
 
     def _length(self, header: bytes) -> int:
         if len(header) < _HEADER.size:
@@ -114,6 +127,9 @@ class RecordReader:
             InvalidArgumentError: the offset lies before the present one in a compressed file.
         """
         with reporting(self.path):
+            if self._header:
+                self._source.unread(self._header)
+                self._header = b""
             self._source.seek(offset)
         self.offset = offset
 
@@ -145,6 +161,10 @@ class Plain:
 
     def seek(self, offset: int) -> None:
         self._file.seek(offset)
+
+    def unread(self, data: bytes) -> None:
+        """Give back the last bytes that were read."""
+        self._file.seek(-len(data), os.SEEK_CUR)
 
 
 class Inflating:
@@ -187,6 +207,11 @@ class Inflating:
         except zlib.error as error:
             raise errors.DataLossError(f"inflate() failed with error: {error}") from error
         return True
+
+    def unread(self, data: bytes) -> None:
+        """As `Plain.unread`."""
+        self._ready[:0] = data
+        self._position -= len(data)
 
     def seek(self, offset: int) -> None:
         if offset < self._position:

@@ -52,6 +52,13 @@ class Function(Protocol):
         """The types of the flattened arguments and results."""
         ...
 
+    def small_body(self, most_nodes: int) -> Any:
+        """The body as a graph, a `FunctionBody`, which must not be changed; None if it has more nodes.
+
+        Raises what building it raises.
+        """
+        ...
+
     async def __call__(self, context: OpKernelContext, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """Run the body inside the step that `context` belongs to."""
         ...

@@ -163,7 +163,15 @@ DEFAULT = LoopBudget()
 
 
 class _Here(threading.local):
+    """What belongs to a thread.
+
+    Attributes:
+        budget: see `current_budget`.
+        rested: when the thread last let others run, by `time.perf_counter`.
+    """
+
     budget = DEFAULT
+    rested = 0.0
 
 
 _here = _Here()
@@ -194,6 +202,7 @@ def let_others_run() -> None:
 def let_lock_go() -> None:
     """Like `let_others_run` in a thread, for work that must be done even if its call was abandoned."""
     time.sleep(1e-6)
+    _here.rested = time.perf_counter()
 
 
 class Pace:
@@ -211,12 +220,16 @@ class Pace:
         self._began = time.perf_counter()
 
     def rest(self) -> int:
-        """Call `let_others_run`; return the number of units to do next."""
-        took = time.perf_counter() - self._began
-        few_enough = int(self.size * DEFAULT.slice_seconds / max(took, 1e-9))
+        """Call `let_others_run` if others have waited for a part of a slice; return the number of units to do next."""
+        now = time.perf_counter()
+        few_enough = int(self.size * DEFAULT.slice_seconds / max(now - self._began, 1e-9))
         self.size = max(1, min(self._most, _GROWTH * self.size, few_enough))
-        let_others_run()
-        self._began = time.perf_counter()
+        if 0 <= now - _here.rested < _INLINE_SHARE * DEFAULT.slice_seconds:
+            check_wanted()
+        else:
+            let_others_run()
+            now = time.perf_counter()
+        self._began = now
         return self.size
 
 

@@ -13,9 +13,13 @@ from aexec.framework.dtypes import DType, variant
 from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import PartialTensorShape
 from aexec.kernels.common.variants import boxed
+from aexec.kernels.datasets.row_functions import is_row_wise
 from aexec.resources.datasets.dataset import UNKNOWN, Dataset, DatasetIterator, Element, Elements, Pass
 
 __all__ = ["ONE_DATASET", "Called", "Made", "flag", "instead_of_end", "integer", "text", "was_cancelled"]
+
+# The most nodes of a function that is looked at, which takes a part of a slice of the event loop.
+_MOST_NODES = 60
 
 ONE_DATASET = (variant,)
 """The type of what a function gives that makes a dataset of each element."""
@@ -113,6 +117,14 @@ class Called:
                 f"{role} of {c.op}: expected to give {_types(gives)}, "
                 f"but {self._function.name} gives {_types(self.gives)}"
             )
+
+    def is_row_wise(self, source: Dataset, captured: Sequence[Any]) -> bool:
+        """True if it gives the same for the rows of a batch of elements as for each of them."""
+        try:
+            body = self._function.small_body(_MOST_NODES)
+            return body is not None and is_row_wise(body, source.shapes, captured)
+        except errors.OpError:  # which a call raises too
+            return False
 
     def with_captured(self, source: Sequence[DType], captured: Sequence[Any]) -> Callable[..., Any]:
         """`call(context, element)`, which appends the captured tensors.

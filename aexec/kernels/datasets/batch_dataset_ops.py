@@ -17,10 +17,11 @@ from aexec.framework.waiting.inline_call import check_inline
 from aexec.framework.waiting.loop_budget import COPY_NS, let_others_run
 from aexec.framework.zeros import zeros_of_type
 from aexec.kernels.datasets.arguments import Made, flag, integer, was_cancelled
+from aexec.kernels.datasets.function_dataset_ops import Call, Mapped, MappedDataset
 from aexec.queues.batching import join, join_ns
-from aexec.resources.datasets.dataset import DatasetIterator, Element, Pass, Turns, dataset_of
+from aexec.resources.datasets.dataset import Dataset, DatasetIterator, Element, Pass, Turns, dataset_of
 
-__all__ = ["Batched", "batch_size_of", "joined_rows", "num_batches", "plain_join"]
+__all__ = ["Batched", "MappedBatches", "batch_size_of", "joined_rows", "num_batches", "plain_join"]
 
 Join = Callable[[list[Element]], Element]
 
@@ -165,6 +166,107 @@ class Batched(DatasetIterator):
         return batch
 
 
+class _Replayed(DatasetIterator):
+    """Elements that were taken from the input, and then the rest of the input."""
+
+    __slots__ = ("_rows", "_source")
+
+    def __init__(self, rows: list[Element], source: DatasetIterator) -> None:
+        self._rows = rows[::-1]
+        self._source = source
+
+    async def next(self, context: OpKernelContext) -> Element | None:
+        return self._rows.pop() if self._rows else await self._source.next(context)
+
+
+class MappedBatches(DatasetIterator):
+    """Calls a function with batches of the input, which is the same as to call it with the elements first.
+
+    When a batch fails, its elements and all later ones go through the function one by one, so that the right element
+    is an error.
+
+    Args:
+        source: the input.
+        call: a function that `row_functions.is_row_wise`.
+        types: of the function's results.
+    """
+
+    __slots__ = (
+        "_call",
+        "_drops_rest",
+        "_ended",
+        "_join",
+        "_one_by_one",
+        "_pass",
+        "_rows",
+        "_size",
+        "_source",
+        "_types",
+    )
+
+    def __init__(
+        self, one: Pass, source: Dataset, call: Call, types: Sequence[DType], size: int, *, drops_rest: bool
+    ) -> None:
+        self._pass = one
+        self._source = one.begin(source)
+        self._call = call
+        self._types = types
+        self._size = size
+        self._drops_rest = drops_rest
+        self._join = plain_join(source.types)
+        self._rows = _Rows(one, self)
+        self._ended = False
+        self._one_by_one: DatasetIterator | None = None
+
+    async def next(self, context: OpKernelContext) -> Element | None:
+        if self._one_by_one is None:
+            try:
+                await self._collect(context)
+            except BaseException as error:
+                if not was_cancelled(context, error):
+                    self._rows.clear(context)
+                raise
+            rows = self._rows.list
+            if len(rows) < (self._size if self._drops_rest else 1):
+                self._rows.clear(context)
+                return None
+            try:
+                batch = await self._mapped(context, rows)
+            except errors.OpError as error:
+                if was_cancelled(context, error):
+                    raise
+                self._begin_one_by_one(rows)
+            else:
+                self._rows.clear(context)
+                return batch
+        assert self._one_by_one is not None
+        return await self._one_by_one.next(context)
+
+    async def _collect(self, context: OpKernelContext) -> None:
+        turns = Turns()
+        while len(self._rows.list) < self._size and not self._ended:
+            element = await self._source.next(context)
+            if element is None:
+                self._ended = True
+            else:
+                self._rows.append(element)
+                await turns.take()
+
+    async def _mapped(self, context: OpKernelContext, rows: list[Element]) -> Element:
+        batch = await joined_rows(context, self._pass, rows, self._join)
+        results: Element = tuple(await self._call(context, batch))
+        for result in results:
+            if result.shape[:1] != (len(rows),):
+                raise errors.InternalError("the function is not one of rows")
+        return results
+
+    def _begin_one_by_one(self, rows: list[Element]) -> None:
+        mapped = Mapped(_Replayed(rows, self._source), self._call, preserves=True)
+        join = plain_join(self._types)
+        self._one_by_one = Batched(self._pass, mapped, self._size, join, drops_rest=self._drops_rest)
+        self._rows.list = []  # they stay counted, as they are still there
+
+
 def batch_size_of(tensor: Any, name: str = "batch_size") -> int:
     """The number of elements of a batch, a scalar argument.  Raises InvalidArgumentError unless it is positive."""
     size = integer(tensor, name)
@@ -190,7 +292,13 @@ def batch_dataset(c: OpKernelConstruction) -> Compute:
         source, size = dataset_of(tensor), batch_size_of(batch_size)
         drops = bool(others) and flag(others[-1], "drop_remainder")
         count = num_batches(source.cardinality(), size, drops_rest=drops)
-        return made.of(lambda one: Batched(one, one.begin(source), size, joined, drops_rest=drops), count)
+
+        def make(one: Pass) -> DatasetIterator:
+            if isinstance(source, MappedDataset):
+                return MappedBatches(one, source.source, source.call, source.types, size, drops_rest=drops)
+            return Batched(one, one.begin(source), size, joined, drops_rest=drops)
+
+        return made.of(make, count)
 
     return compute
 

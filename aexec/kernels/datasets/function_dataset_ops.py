@@ -14,17 +14,20 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.kernels.common.variants import boxed
 from aexec.kernels.datasets.arguments import ONE_DATASET, Called, Made, instead_of_end, integer, was_cancelled
 from aexec.resources.datasets.dataset import (
     UNKNOWN,
+    Dataset,
     DatasetIterator,
     Element,
+    Elements,
     Pass,
     Turns,
     dataset_of,
 )
 
-__all__ = ["Call", "Interleaved"]
+__all__ = ["Call", "Interleaved", "Mapped", "MappedDataset", "mapped_dataset"]
 
 Call = Callable[[OpKernelContext, Element], Any]
 
@@ -57,7 +60,13 @@ class _OneByOne(DatasetIterator):
         return results
 
 
-class _Mapped(_OneByOne):
+class Mapped(_OneByOne):
+    """The results of a function for each element.
+
+    Args:
+        preserves: an OutOfRangeError of the function is an error, and not the end.
+    """
+
     __slots__ = ("_preserves",)
 
     def __init__(self, source: DatasetIterator, call: Call, *, preserves: bool) -> None:
@@ -84,9 +93,43 @@ def map_dataset(c: OpKernelConstruction) -> Compute:
         source = dataset_of(tensor)
         call = function.with_captured(source.types, captured)
         count = source.cardinality() if preserves else UNKNOWN
-        return made.of(lambda one: _Mapped(one.begin(source), call, preserves=preserves), count)
+        return mapped_dataset(
+            made, lambda one: Mapped(one.begin(source), call, preserves=preserves), count, function, source, captured
+        )
 
     return compute
+
+
+class MappedDataset(Elements):
+    """A dataset whose function may be called with a batch of its input's elements as well.
+
+    Attributes:
+        source: the input.
+        call: the function.
+    """
+
+    __slots__ = ("call", "source")
+
+    def __init__(
+        self, made: Made, make: Callable[[Pass], DatasetIterator], count: int, source: Dataset, call: Call
+    ) -> None:
+        super().__init__(made.name, made.types, made.shapes, make, count)
+        self.source = source
+        self.call = call
+
+
+def mapped_dataset(
+    made: Made,
+    make: Callable[[Pass], DatasetIterator],
+    count: int,
+    function: Called,
+    source: Dataset,
+    captured: Sequence[Any],
+) -> Any:
+    """The output of a node that maps a function: a `MappedDataset` if the function allows for batches."""
+    if not function.is_row_wise(source, captured):
+        return made.of(make, count)
+    return boxed(MappedDataset(made, make, count, source, function.with_captured(source.types, captured)))
 
 
 def _truth(results: Sequence[Any], role: str) -> bool:

@@ -16,8 +16,8 @@ from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.waiting.processors import num_processors
 from aexec.kernels.datasets.arguments import ONE_DATASET, Called, Made, flag, instead_of_end, integer
-from aexec.kernels.datasets.batch_dataset_ops import Batched, batch_size_of, num_batches, plain_join
-from aexec.kernels.datasets.function_dataset_ops import Call, Interleaved
+from aexec.kernels.datasets.batch_dataset_ops import Batched, MappedBatches, batch_size_of, num_batches, plain_join
+from aexec.kernels.datasets.function_dataset_ops import Call, Interleaved, mapped_dataset
 from aexec.resources.datasets.dataset import UNKNOWN, DatasetIterator, Element, Pass, Turns, dataset_of
 
 __all__ = ["Ahead", "in_flight"]
@@ -193,7 +193,14 @@ def parallel_map_dataset(c: OpKernelConstruction) -> Compute:
         source, limit = dataset_of(tensor), in_flight(num_parallel_calls)
         call = function.with_captured(source.types, captured)
         count = source.cardinality() if preserves else UNKNOWN
-        return made.of(lambda one: Ahead(one, one.begin(source), limit, call, preserves=preserves), count)
+        return mapped_dataset(
+            made,
+            lambda one: Ahead(one, one.begin(source), limit, call, preserves=preserves),
+            count,
+            function,
+            source,
+            captured,
+        )
 
     return compute
 
@@ -211,6 +218,8 @@ def map_and_batch_dataset(c: OpKernelConstruction) -> Compute:
         count = num_batches(source.cardinality(), size, drops_rest=drops) if preserves else UNKNOWN
 
         def make(one: Pass) -> DatasetIterator:
+            if function.is_row_wise(source, captured):
+                return MappedBatches(one, source, call, made.types, size, drops_rest=drops)
             mapped = one.adopt(Ahead(one, one.begin(source), limit, call, preserves=preserves))
             return Batched(one, mapped, size, joined, drops_rest=drops)
 

@@ -28,6 +28,7 @@ from aexec.framework.waiting.futures import complete_from
 from aexec.framework.waiting.inline_call import NeedsThreadError
 from aexec.framework.wire.attr_value import NameAttrList
 from aexec.graph.calls import signature_attrs
+from aexec.graph.function_body import FunctionBody
 from aexec.runtime.functions.function_plans import BodyPlan, BodyPlanner, Places, places_by_type
 from aexec.runtime.functions.functions import Function, FunctionRuntime
 from aexec.runtime.interpreter.executor import Executor, StepEnvironment
@@ -119,6 +120,10 @@ class CalledFunction:
     def types(self) -> tuple[tuple[DType, ...], tuple[DType, ...]]:
         """Types of the flattened arguments and results.  Raises as `Function.types`."""
         return self._function.types
+
+    def small_body(self, most_nodes: int) -> FunctionBody | None:
+        """The body as a graph, None if it has more nodes.  Raises as `Function.body`."""
+        return None if self._function.size > most_nodes else self._function.body
 
     async def __call__(self, context: OpKernelContext, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """Run the body on `inputs`, which are of the types that `types` says; return its results.
