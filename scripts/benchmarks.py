@@ -25,8 +25,8 @@ the same process and minute, because machines differ and drift:
 * native: each kernel that has a loop in C, with it and without it, see `native_benchmarks.py`;
 * ways: what each way of running a node gains, against the same run without it, see `way_benchmarks.py`.
 
-`models`, `training` and `building` are commands of their own: whole models, steps that train some, and how long it
-takes to build graphs, against other runtimes, see `scripts/bench models --help`.
+`models`, `training`, `building` and `data` are commands of their own: whole models, steps that train some, how long it
+takes to build graphs, and pipelines of datasets, against other runtimes, see `scripts/bench models --help`.
 """
 
 from __future__ import annotations
@@ -548,6 +548,10 @@ def main() -> int:
         from building_benchmarks import main as bench_building
 
         return bench_building(sys.argv[2:])
+    if sys.argv[1:2] == ["data"]:
+        from data_benchmarks import main as bench_data
+
+        return bench_data(sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     groups = (
         "step",

@@ -87,6 +87,18 @@ def test_worker_gives_way_once_a_slice_however_long_an_item_takes(monkeypatch: p
     assert gave_way == pytest.approx([0.01 * n for n in range(16, 100)])
 
 
+def test_worker_that_has_just_given_way_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, gave_way = Clock(monkeypatch), list[float]()
+    monkeypatch.setattr(loop_budget, "let_others_run", lambda: gave_way.append(clock.now))
+    monkeypatch.setattr(loop_budget._here, "rested", 0.0)
+    for _ in giving_way(range(100), 1e3):
+        clock.now += 1e-6
+    assert not gave_way
+    for _ in giving_way(range(1000), 1e3):
+        clock.now += 1e-5
+    assert gave_way and gave_way[0] <= 2e-3
+
+
 async def test_work_on_the_event_loop_does_not_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would do nothing there, and small calls are not to pay for looking at the clock."""
     clock, gave_way = Clock(monkeypatch), list[float]()

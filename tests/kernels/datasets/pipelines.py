@@ -219,7 +219,7 @@ def _pass(tf: Any, session: Any, initializer: str | None, fetches: list[str]) ->
 
 
 def passes_of(tensorflow: Any, tf: Any, nest: Any, source: str, *, one_shot: bool) -> dict[str, Any]:
-    """The graph of a pipeline, and what passes through it give.
+    """The graph of a pipeline, in hexadecimal, and what passes through it give.
 
     Args:
         tensorflow, tf: the modules with the names of TensorFlow 2 and of TensorFlow 1.
@@ -242,7 +242,7 @@ def passes_of(tensorflow: Any, tf: Any, nest: Any, source: str, *, one_shot: boo
             initializer = iterator.initializer.name
         fetches = [tensor.name for tensor in nest.flatten(iterator.get_next(), expand_composites=True)]
         return {
-            "graph": base64.b64encode(graph.as_graph_def().SerializeToString()).decode(),
+            "graph": graph.as_graph_def().SerializeToString().hex(),
             "initializer": initializer,
             "fetches": fetches,
             "passes": [_pass(tf, session, initializer, fetches) for _ in range(1 if one_shot else 2)],

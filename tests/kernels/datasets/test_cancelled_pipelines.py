@@ -69,29 +69,44 @@ def _shape(is_batch: bool) -> Any:
     return PartialTensorShape([None] if is_batch else [])
 
 
+async def _taken_in_spite_of_cancels(session: aexec.Session, choose: random.Random, cancels: int) -> list[int]:
+    """All numbers of a pass, some of whose steps are cancelled after a few turns of the event loop."""
+    await session.run([], targets=["begin"])
+    taken: list[int] = []
+    while True:
+        step = session.start("next:0")
+        if cancels and choose.random() < 0.5:
+            for _ in range(choose.randrange(12)):
+                await asyncio.sleep(0)
+            step.cancel()
+            cancels -= 1
+        try:
+            taken += (await step).ravel().tolist()
+        except errors.CancelledError:
+            continue
+        except errors.OutOfRangeError:
+            return taken
+
+
 @given(st.lists(st.sampled_from(STAGES), min_size=1, max_size=4), st.integers(0, 2**32))
 async def test_cancelled_steps_lose_and_double_nothing(stages: list[str], seed: int) -> None:
-    choose = random.Random(seed)
     async with aexec.Session(_graph(stages)) as session:
-        await session.run([], targets=["begin"])
-        taken: list[int] = []
-        cancelled = 0
-        while True:
-            step = session.start("next:0")
-            if cancelled < 60 and choose.random() < 0.5:
-                for _ in range(choose.randrange(12)):
-                    await asyncio.sleep(0)
-                step.cancel()
-                cancelled += 1
-            try:
-                taken += (await step).ravel().tolist()
-            except errors.CancelledError:
-                continue
-            except errors.OutOfRangeError:
-                break
+        taken = await _taken_in_spite_of_cancels(session, random.Random(seed), 60)
     assert sorted(taken) == list(range(COUNT))
     if "shuffle" not in stages:
         assert taken == list(range(COUNT))
+
+
+@pytest.mark.soak
+@pytest.mark.time_limit(600)
+async def test_thousand_cancelled_steps_lose_and_double_nothing() -> None:
+    choose = random.Random(1)
+    for _ in range(50):
+        stages = choose.choices(STAGES, k=choose.randint(1, 5))
+        async with aexec.Session(_graph(stages)) as session:
+            taken = await _taken_in_spite_of_cancels(session, choose, 20)
+            assert sorted(taken) == list(range(COUNT)), stages
+        assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("iterator")]
 
 
 async def test_function_is_called_again_for_the_element_of_a_cancelled_step() -> None:

@@ -5,7 +5,6 @@ They are kernels of "datasets.prefetch_dataset_ops" and of the modules that `tes
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
 from typing import Any
@@ -24,6 +23,7 @@ from aexec.ops.families import FAMILIES
 from aexec.queues.queue_base import QueueBase
 from tests.kernels.datasets.dataset_graphs import SCALAR, DatasetGraph
 from tests.kernels.datasets.pipelines import RECORDED
+from tests.kernels.datasets.recorded_pipelines import graph_of
 from tests.support.programs.functions import function_def
 
 VECTOR = PartialTensorShape([None])
@@ -99,7 +99,7 @@ async def elements(g: DatasetGraph, dataset: str, shape: Any = SCALAR) -> list[A
 def test_every_kernel_is_tested() -> None:
     used: set[str] = set()
     for case in json.loads(gzip.decompress(RECORDED.read_bytes()))["pipelines"].values():
-        graph = proto.GraphDef.FromString(base64.b64decode(case["graph"]))
+        graph = proto.GraphDef.FromString(graph_of(case))
         used |= {node.op for node in graph.node}
         used |= {node.op for function in graph.library.function for node in function.node_def}
     family = {op for op in kernel_registry.global_registry.ops() if op in FAMILIES["datasets"].split()}
