@@ -17,6 +17,8 @@ the same process and minute, because machines differ and drift:
   clients do with much data, see `loop_benchmarks.py`;
 * import: `import aexec`, and a graph of 100 000 nodes;
 * queues: operations in a step, prefetching and batching, see `queue_benchmarks.py`;
+* input: training fed by datasets against feeding by hand, and elements of asynchronous iterators, see
+  `input_benchmarks.py`;
 * devices: values that go from one device to another, and cutting large graphs, see `device_benchmarks.py`;
 * pools: threads between nodes and within one, and streams of a device, against one thing after another, see
   `pool_benchmarks.py`;
@@ -474,6 +476,12 @@ async def bench_queues(rows: list[Row], repeats: int) -> None:
     rows.extend(Row("queues", figure) for figure in await measure(repeats))
 
 
+async def bench_input(rows: list[Row], repeats: int) -> None:
+    from input_benchmarks import measure
+
+    rows.extend(Row("input", figure) for figure in await measure(repeats))
+
+
 async def bench_devices(rows: list[Row], repeats: int) -> None:
     from device_benchmarks import measure
 
@@ -563,6 +571,7 @@ def main() -> int:
         "import",
         "kernels",
         "queues",
+        "input",
         "devices",
         "pools",
         "cluster",
@@ -601,6 +610,8 @@ def main() -> int:
             await bench_kernel_holds(rows, arguments.quick)
         if "queues" in wanted:
             await bench_queues(rows, 3 if arguments.quick else 15)
+        if "input" in wanted:
+            await bench_input(rows, 3 if arguments.quick else 15)
         if "devices" in wanted:
             await bench_devices(rows, 3 if arguments.quick else 15)
         if "pools" in wanted:

@@ -23,7 +23,7 @@ LUCK = {"policy_gradient": 40}
 
 def test_each_program_is_recorded() -> None:
     assert sorted(RECORDED) == sorted(path.stem for path in EXAMPLES.glob("*.py"))
-    assert len(RECORDED) == 10
+    assert len(RECORDED) == 13
 
 
 @pytest.mark.parametrize("program", RECORDED)
