@@ -14,6 +14,7 @@ from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.kernel_contract.op_kernel_context import OpKernelContext
+from aexec.framework.waiting.inline_call import NeedsThreadError
 from aexec.resources.datasets.dataset import DatasetIterator, Element, Pass
 
 __all__ = ["Pulled"]
@@ -46,20 +47,21 @@ class Pulled(DatasetIterator):
         one: the pass.
         name: of the dataset, for errors and for the task.
         open_source: makes the asynchronous iterator, when the first element is asked for.
-        convert: makes an element of a value; called here, or in a thread if it raises NeedsThreadError.
+        convert: makes an element of a value; called on the event loop, or in a thread if it raises NeedsThreadError.
     """
 
     __slots__ = (
         "_asked",
         "_convert",
         "_ended",
+        "_is_there",
         "_name",
         "_number",
         "_open",
         "_outcome",
         "_pass",
         "_task",
-        "_there",
+        "_waiter",
         "_wanted",
     )
 
@@ -79,10 +81,13 @@ class Pulled(DatasetIterator):
         self._number = 0
         # True from the time at which an element is asked for until a step has it.
         self._asked = False
-        self._wanted, self._there = asyncio.Event(), asyncio.Event()
-        # What the source gave, once `_there` is set: an element, None at the end, or an error.
+        # What the source gave, if it is there: an element, None at the end, or an error.
         self._outcome: Element | errors.OpError | None = None
+        self._is_there = False
         self._ended = False
+        # Futures that end the waiting of the task for a step that asks, and of a step for what the source gives.
+        self._wanted: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[None] | None = None
 
     async def next(self, context: OpKernelContext) -> Element | None:
         if self._ended:
@@ -91,10 +96,11 @@ class Pulled(DatasetIterator):
             self._task = self._pass.start(self._pull(context), f"{self._name}: ask the source")
         if not self._asked:
             self._asked = True
-            self._wanted.set()
-        await self._there.wait()
-        self._there.clear()
-        self._asked = False
+            _end_waiting(self._wanted)
+        if not self._is_there:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        self._asked = self._is_there = False
         outcome, self._outcome = self._outcome, None
         if isinstance(outcome, errors.OpError):
             raise outcome
@@ -105,15 +111,18 @@ class Pulled(DatasetIterator):
         """Ask the source whenever an element is wanted, until its end."""
         source: AsyncIterator[Any] | None = None
         try:
-            while await self._wanted.wait():
-                self._wanted.clear()
+            while True:
+                await self._asked_for()
                 try:
                     if source is None:
                         source = await self._opened()
                     value = await anext(source, _END)
                     if value is _END:
                         break
-                    element = await context.worker_pool.run_here_or_in_thread(self._convert, value)
+                    try:
+                        element = self._convert(value)
+                    except NeedsThreadError:
+                        element = await context.worker_pool.run(self._convert, value)
                     self._give(self._pass.keep(element))
                 except Exception as error:
                     self._give(self._failure(error))
@@ -123,9 +132,15 @@ class Pulled(DatasetIterator):
                     self._give(self._failure(error))  # raised by the source itself
             self._give(None)
         finally:
-            if self._asked and not self._there.is_set():
+            if self._asked and not self._is_there:
                 self._give(errors.CancelledError(f"{self._name} was closed"))
             await self._closed(source)
+
+    async def _asked_for(self) -> None:
+        """Wait until a step asks for an element, and the one before was taken."""
+        while self._is_there or not self._asked:
+            self._wanted = asyncio.get_running_loop().create_future()
+            await self._wanted
 
     async def _opened(self) -> AsyncIterator[Any]:
         try:
@@ -137,7 +152,8 @@ class Pulled(DatasetIterator):
     def _give(self, outcome: Element | errors.OpError | None) -> None:
         self._number += 1
         self._outcome = outcome
-        self._there.set()
+        self._is_there = True
+        _end_waiting(self._waiter)
 
     def _failure(self, error: BaseException) -> errors.OpError:
         failed = _python_error(error, f"{self._name}, element {self._number}")
@@ -157,6 +173,11 @@ class Pulled(DatasetIterator):
     def close(self) -> None:
         if self._task is not None and not self._task.cancelling():
             self._task.cancel()
+
+
+def _end_waiting(future: asyncio.Future[None] | None) -> None:
+    if future is not None and not future.done():
+        future.set_result(None)
 
 
 def _is_cancelled() -> bool:
