@@ -11,7 +11,7 @@ const fact = (name, text) => (text === "" || text === undefined ? [] : [element(
 const button = (text, action) => element("button", { type: "button", onclick: action }, text);
 
 /** A list of at most forty links under a heading; `links` are [item or undefined, text]. */
-export function linkList(heading, links, goTo) {
+function linkList(heading, links, goTo) {
   if (!links.length) return [];
   const shown = links.slice(0, MOST_LINKS).map(([item, text]) => (item ? element("li", {}, button(text, () => goTo(item))) : element("li", { class: "mono" }, text)));
   if (links.length > MOST_LINKS) shown.push(element("li", { class: "faint" }, `and ${links.length - MOST_LINKS} more`));

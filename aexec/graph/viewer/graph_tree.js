@@ -124,7 +124,7 @@ function item(id, kind, label, parent) {
 }
 
 /** True if `one` is somewhere in `other`. */
-export function inside(one, other) {
+function inside(one, other) {
   for (let above = one.parent; above; above = above.parent) if (above === other) return true;
   return false;
 }

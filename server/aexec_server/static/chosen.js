@@ -1,7 +1,7 @@
 // What a run of a session, by the names of tensors, feeds, fetches and runs: chosen in the graph or written by the person.
 
 /** The tensor that a text names: `y` is `y:0`. */
-export const canonical = (name) => (/:\d+$/.test(name) ? name : `${name}:0`);
+const canonical = (name) => (/:\d+$/.test(name) ? name : `${name}:0`);
 
 export class Chosen extends EventTarget {
   constructor() {

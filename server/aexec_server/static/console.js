@@ -16,6 +16,7 @@ const state = {
   listed: [], // sessions that the server lists
   others: new Map(), // handle → document, of the opened ones
   page: null, // of the session that is shown
+  awaited: null, // a model that was uploaded, and is shown once it is listed
   following: null,
   asked: 0, // how often a page was asked for: an answer that comes after the next one is dropped
 };
@@ -24,7 +25,11 @@ const announce = (text) => setText(byId("announcements"), text);
 const addressOf = (handle, tab = "run") => `#session/${encodeURIComponent(handle)}/${tab}`;
 const runs = new RunsTable({ announce, open: (handle, run) => showSession(handle, "run").then(() => state.page?.open(run)) });
 const live = new LivePage(runs);
-const upload = new UploadForm((handle, own) => openHandle(handle, own));
+const upload = new UploadForm((handle, isModel) => {
+  if (!isModel) return openHandle(handle);
+  state.awaited = handle;
+  return showAwaited();
+});
 
 // Following the server
 
@@ -52,6 +57,8 @@ async function onEvent(kind, what) {
     upload.allow(what.may_change_models);
     await lookAtOpened();
     showList();
+    showAwaited();
+    await reopen();
     await runs.look(sessions(), state.page?.handle);
   } else if (kind === "status") {
     setText(byId("version"), what.version);
@@ -93,13 +100,24 @@ function forget(handle, why) {
   announce(why);
 }
 
-async function openHandle(handle, own = true) {
-  if (own) {
-    remember(handle);
-    await lookAtOpened();
-  }
+async function openHandle(handle) {
+  remember(handle);
+  await lookAtOpened();
   showList();
   location.hash = addressOf(handle);
+}
+
+/** Shows a model once it is listed, which may take the processes of a server a moment. */
+function showAwaited() {
+  if (!state.listed.some((session) => session.session_handle === state.awaited)) return;
+  location.hash = addressOf(state.awaited);
+  state.awaited = null;
+}
+
+/** Shows a session anew that is there again: a model that was reloaded, or whose server has restarted. */
+async function reopen() {
+  const { page } = state;
+  if (page?.isGone && state.listed.some((session) => session.session_handle === page.handle)) await showSession(page.handle, page.tab);
 }
 
 function showList() {
@@ -132,7 +150,7 @@ async function showSession(handle, tab) {
   byId("live-link").setAttribute("aria-current", "false");
   state.asked += 1;
   const { asked } = state;
-  if (state.page?.handle !== handle) {
+  if (state.page?.handle !== handle || state.page.isGone) {
     try {
       const document = await call("GET", sessionPath(handle));
       if (asked !== state.asked) return;
@@ -142,7 +160,8 @@ async function showSession(handle, tab) {
         runs: (of, list) => runs.show(of, list),
         gone: (why) => {
           forget(handle, why);
-          state.page?.heading.after(element("p", { class: "error", role: "alert" }, why));
+          state.page.isGone = true;
+          state.page.heading.after(element("p", { class: "error", role: "alert" }, why));
         },
         tab: (name) => (location.hash = addressOf(handle, name)),
       });

@@ -6,7 +6,7 @@ import { call, errorText, request } from "./server.js";
 const MOST_BYTES = 512 * 2 ** 20;
 
 export class UploadForm {
-  /** `opened(handle)` is called with the new session, or the model. */
+  /** `opened(handle, isModel)` is called with the new session or model. */
   constructor(opened) {
     this.opened = opened;
     this.file = element("input", { id: "upload-file", type: "file", accept: ".pb,.graphdef,application/octet-stream" });
@@ -38,7 +38,7 @@ export class UploadForm {
       setText(this.told, "Uploading …");
       const handle = await (this.kind.value === "model" ? this._model(file) : this._session(file));
       setText(this.told, `${handle} is open.`);
-      this.opened(handle, this.kind.value === "session");
+      this.opened(handle, this.kind.value === "model");
     } catch (error) {
       setText(this.told, "");
       setText(this.error, errorText(error));

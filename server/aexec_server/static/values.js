@@ -15,7 +15,7 @@ export function valueField(id, about, text, onchange = () => {}) {
 }
 
 /** Zeros in the shape of an input, as far as it fits a line or two. */
-export function exampleText({ datatype, shape }) {
+function exampleText({ datatype, shape }) {
   const one = datatype === "BYTES" ? "text" : datatype === "BOOL" ? false : 0;
   const sizes = (shape ?? []).map((size) => (size < 0 ? 1 : size));
   if (sizes.reduce((a, b) => a * b, 1) > MOST_EXAMPLES) return "";

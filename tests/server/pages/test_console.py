@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,24 @@ async def test_session_is_opened_by_its_handle_and_leaves_when_it_is_deleted(api
     await page.get_by_text("This session is closed.").first.wait_for()
 
 
+async def test_model_that_is_loaded_again_is_shown_again(start: Start, page: Any) -> None:
+    api = await start(allow_model_changes=True)
+    content = base64.b64encode(two_ways().graph_def.SerializeToString()).decode()
+
+    async def change(what: str, **parameters: str) -> None:
+        status, _ = await api.call("POST", f"/v2/repository/models/m/{what}", {"parameters": parameters})
+        assert status == 200
+
+    await change("load", **{"file:1/model.graphdef": content})
+    await page.goto(str(api.client.make_url("/#session/m/run")))
+    await page.locator("#session-heading:text-is('m')").wait_for()
+    await change("unload")
+    await page.get_by_text("This session is closed.").first.wait_for()
+    await change("load", **{"file:1/model.graphdef": content})
+    await page.locator("section > .error").wait_for(state="detached")
+    await page.get_by_label("x FP32").wait_for()
+
+
 async def test_pages_are_in_the_browsers_history(start: Start, page: Any) -> None:
     api = await start(graphs={"small": two_ways().graph()})
     await page.goto(str(api.client.make_url("/#session/small/queues")))
@@ -96,6 +115,18 @@ async def test_pages_are_in_the_browsers_history(start: Start, page: Any) -> Non
     await page.get_by_role("heading", name="Live").wait_for()
     await page.go_back()
     await page.get_by_role("tab", name="Graph", selected=True).wait_for()
+
+
+async def test_page_that_was_asked_for_last_is_shown(start: Start, page: Any) -> None:
+    api = await start(graphs={"one": two_ways().graph(), "other": two_ways().graph()})
+    await page.goto(str(api.client.make_url("/")))
+    await page.get_by_role("link", name="one").wait_for()
+    await page.evaluate(
+        "() => { for (const name of ['one', 'other', 'one', 'other']) location.hash = `#session/${name}` }"
+    )
+    await page.locator("#session-heading:text-is('other')").wait_for()
+    await page.locator("#sessions a[aria-current=true]:has-text('other')").wait_for()
+    assert await page.locator("main > section:visible").count() == 1
 
 
 async def test_graph_is_uploaded_as_a_session_and_where_allowed_as_a_model(
