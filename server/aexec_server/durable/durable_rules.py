@@ -13,7 +13,7 @@ from aexec.hosting import dtypes, find_op_def, queue_class
 
 __all__ = ["NO_STORE", "Durability", "check_durable"]
 
-NO_STORE = '"durable": this server keeps no durable sessions: it must be started with --state DIR, and with --hosts 0'
+NO_STORE = '"durable": this server keeps no durable sessions: it must be started with --state DIR'
 
 # Make resources that are recorded, or that end with the step.
 _RECORDED = frozenset(

@@ -101,6 +101,7 @@ class SessionRows:
         bodies = "SELECT coalesce(sum(length(body)), 0) FROM answers WHERE session = ?"
         self._answers = ask(bodies, (id,)).fetchone()[0]
         self.size += self._answers
+        self._told_size = ask("SELECT size FROM sessions WHERE id = ?", (id,)).fetchone()[0]
         self._next_tensor = ask("SELECT next_tensor FROM sessions WHERE id = ?", (id,)).fetchone()[0]
 
     def write(self, write: SessionWrite) -> None:
@@ -127,6 +128,9 @@ class SessionRows:
         for withdrawn in write.withdrawn:
             self._connection.execute("DELETE FROM answers WHERE client = ? AND name = ? AND status IS NULL", withdrawn)
         self._write_answers(write.answers)
+        if self.size != self._told_size:
+            self._told_size = self.size
+            self._connection.execute("UPDATE sessions SET size = ? WHERE id = ?", (self.size, self.id))
 
     # Resources
 

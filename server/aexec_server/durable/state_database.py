@@ -23,6 +23,8 @@ _SCHEMA = """
 CREATE TABLE sessions (
     id INTEGER PRIMARY KEY,
     handle TEXT NOT NULL UNIQUE,
+    client TEXT NOT NULL,
+    size INTEGER NOT NULL DEFAULT 0,
     facts TEXT NOT NULL,
     config BLOB NOT NULL,
     next_tensor INTEGER NOT NULL DEFAULT 0

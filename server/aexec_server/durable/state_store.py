@@ -43,6 +43,7 @@ T = TypeVar("T")
 # What became of the write of a session: None if it is on the disk.
 Outcome = errors.OpError | None
 _KEEP_ANSWERS = 24 * 3600.0
+_KEYED = "SELECT client, name, fingerprint, began, secret, status, headers, body FROM answers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +65,12 @@ class StateStore:
     Args:
         folder: its folder, which is made if there is none.
         limits: the limits that writing keeps.
-        is_owner: True to lock the folder for this process, and to delete what an earlier one left.
+        is_owner: True to lock the folder for this process, and to delete what an earlier one left.  Other processes
+            may have it open besides, each with sessions of its own; they open it at its first use.
         files: makes the files of the folder; tests give one whose disk is full.
 
     Attributes:
-        facts: what is known of each session, by handle, once it is open.
+        facts: what is known of each session, by handle; the owner knows all, another process those that it made.
     """
 
     def __init__(
@@ -86,12 +88,16 @@ class StateStore:
         self._make_files = files
         self._thread = ThreadPoolExecutor(1, "aexec-state")
         self._rows: dict[str, SessionRows] = {}
-        self._sizes: dict[str, int] = {}
         self._lock: FolderLock | None = None
         self._connection: sqlite3.Connection | None = None
 
     async def _call(self, function: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._with_open, function, arguments)
+
+    def _with_open(self, function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+        if self._connection is None and not self._is_owner and function not in (self.open_here, self.close_here):
+            self.open_here()
+        return function(*arguments)
 
     async def open(self) -> None:
         """Open the store.  Raises StateStoreError; the folder is unchanged then."""
@@ -113,6 +119,14 @@ class StateStore:
         """All requests with keys of the last day, oldest first."""
         return await self._call(self.answers_here)
 
+    async def find(self, handle: str) -> SessionFacts | None:
+        """The facts of a session, or None; for a process that does not know all."""
+        return await self._call(self.find_here, handle)
+
+    async def answer(self, client: str, name: bytes) -> KeyedAnswer | None:
+        """The request with this key, or None."""
+        return await self._call(self.answer_here, client, name)
+
     async def close(self) -> None:
         await self._call(self.close_here)
         await asyncio.to_thread(self._thread.shutdown)
@@ -123,8 +137,7 @@ class StateStore:
         """As `open`, in this thread, which the store belongs to from then on."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self._is_owner:
-                self._lock = FolderLock(self.folder)
+            self._lock = FolderLock(self.folder, is_owner=self._is_owner)
             self._files = self._make_files(self.folder)
         except OSError as error:
             raise errors.FailedPreconditionError(
@@ -132,25 +145,23 @@ class StateStore:
             ) from None
         try:
             self._connection = open_database(self.folder, check=self._is_owner)
-            self._learn()
+            if self._is_owner:
+                self._learn()
         except BaseException:
             self.close_here()
             raise
 
     def _learn(self) -> None:
         ask = self._ask
-        for facts in ask("SELECT facts FROM sessions"):
-            known = SessionFacts(**json.loads(facts[0]))
+        for (facts,) in ask("SELECT facts FROM sessions"):
+            known = SessionFacts(**json.loads(facts))
             self.facts[known.handle] = known
-        for handle, size in ask(
-            "SELECT handle, (SELECT coalesce(sum(size), 0) FROM tensors WHERE session = sessions.id)"
-            " + (SELECT coalesce(sum(size), 0) FROM graphs WHERE session = sessions.id)"
-            " + (SELECT coalesce(sum(length(body)), 0) FROM answers WHERE session = sessions.id) FROM sessions"
-        ):
-            self._sizes[handle] = size
-        if self._is_owner:
-            used = {name for table in ("tensors", "graphs") for (name,) in ask(f"SELECT file FROM {table}")}
-            self._files.sweep(used)
+        used = {name for table in ("tensors", "graphs") for (name,) in ask(f"SELECT file FROM {table}")}
+        self._files.sweep(used)
+
+    def find_here(self, handle: str) -> SessionFacts | None:
+        found = self._ask("SELECT facts FROM sessions WHERE handle = ?", (handle,)).fetchone()
+        return None if found is None else SessionFacts(**json.loads(found[0]))
 
     @property
     def _ask(self) -> Callable[..., sqlite3.Cursor]:
@@ -182,7 +193,6 @@ class StateStore:
             return [_not_written(error)] * len(writes)
         for write, rows in zip(writes, (self._rows.get(w.handle) for w in writes), strict=True):
             if rows is not None:
-                self._sizes[write.handle] = rows.size
                 self._files.remove(rows.unused)
                 rows.unused, rows.files = [], []
                 if write.facts is not None:
@@ -194,12 +204,16 @@ class StateStore:
         self._ask("SAVEPOINT one")
         try:
             rows = self._rows_of(write)
+            before = rows.size
             rows.write(write)
-            self._check_limits(write, rows.size)
-        except errors.OpError as error:
+            if rows.size > before:
+                self._check_limits(write, rows.size)
+        except (errors.OpError, sqlite3.IntegrityError) as error:
             self._ask("ROLLBACK TO one")
             self._forget_rows(write.handle)
-            return error
+            if isinstance(error, errors.OpError):
+                return error
+            return errors.AlreadyExistsError(f"There is a session '{write.handle}' already")
         finally:
             self._roll_back("RELEASE one")
         return None
@@ -217,7 +231,8 @@ class StateStore:
         if write.facts is not None:
             facts = json.dumps(asdict(write.facts))
             id = self._ask(
-                "INSERT INTO sessions (handle, facts, config) VALUES (?, ?, ?)", (write.handle, facts, write.config)
+                "INSERT INTO sessions (handle, client, facts, config) VALUES (?, ?, ?, ?)",
+                (write.handle, write.facts.client, facts, write.config),
             ).lastrowid
         else:
             id = self._id_of(write.handle)
@@ -233,22 +248,19 @@ class StateStore:
         return int(found[0])
 
     def _check_limits(self, write: SessionWrite, size: int) -> None:
-        """Raise StateLimitError if the session, its client's or all sessions would grow beyond a limit."""
-        before = self._sizes.get(write.handle, 0)
-        if size <= before:
-            return
-        facts = write.facts or self.facts[write.handle]
-        of_client = sum(
-            self._sizes.get(other.handle, 0) for other in list(self.facts.values()) if other.client == facts.client
-        )
-        for what, kept, most in (
+        """Raise StateLimitError if the session, its client's or all sessions have grown beyond a limit."""
+        of_client = "(SELECT client FROM sessions WHERE handle = ?)"
+        kept = self._ask(
+            f"SELECT sum(size), sum(CASE WHEN client = {of_client} THEN size ELSE 0 END) FROM sessions", (write.handle,)
+        ).fetchone()
+        for what, taken, most in (
             ("this session", size, self._limits.session),
-            ("the sessions of this client", of_client - before + size, self._limits.client),
-            ("all sessions", sum(self._sizes.values()) - before + size, self._limits.store),
+            ("the sessions of this client", kept[1], self._limits.client),
+            ("all sessions", kept[0], self._limits.store),
         ):
-            if kept > most:
+            if taken > most:
                 raise StateLimitError(
-                    f"What the store keeps of {what} would take {kept} bytes and may take {most}: the changes are in "
+                    f"What the store keeps of {what} would take {taken} bytes and may take {most}: the changes are in "
                     "memory and are not durable. Delete what is not needed"
                 )
 
@@ -273,7 +285,6 @@ class StateStore:
             raise _not_written(error) from None
         for handle in handles:
             self._rows.pop(handle, None)
-            self._sizes.pop(handle, None)
             self.facts.pop(handle, None)
         self._files.remove(unused)
 
@@ -337,13 +348,17 @@ class StateStore:
 
     def answers_here(self) -> list[KeyedAnswer]:
         self._ask("DELETE FROM answers WHERE began < ?", (time.time() - _KEEP_ANSWERS,))
-        found = []
-        for client, name, fingerprint, began, secret, status, headers, body in self._ask(
-            "SELECT client, name, fingerprint, began, secret, status, headers, body FROM answers ORDER BY began"
-        ):
-            answer = StoredAnswer(status, json.loads(headers), body) if body is not None else None
-            found.append(KeyedAnswer(client, name, fingerprint, began, answer, status is not None, secret))
-        return found
+        return [_keyed(row) for row in self._ask(f"{_KEYED} ORDER BY began")]
+
+    def answer_here(self, client: str, name: bytes) -> KeyedAnswer | None:
+        row = self._ask(f"{_KEYED} WHERE client = ? AND name = ?", (client, name)).fetchone()
+        return None if row is None else _keyed(row)
+
+
+def _keyed(row: tuple[Any, ...]) -> KeyedAnswer:
+    client, name, fingerprint, began, secret, status, headers, body = row
+    answer = StoredAnswer(status, json.loads(headers), body) if body is not None else None
+    return KeyedAnswer(client, name, fingerprint, began, answer, status is not None, secret)
 
 
 def _not_written(error: Exception) -> NotDurableError:

@@ -75,7 +75,8 @@ class _Router:
         process, name = self._find(request.method, request.target)
         if process is AnsweredBy.NEW_SESSION:
             return self._of_new(request, caller)
-        upstream = self._of_known(process, name)
+        stored = self._hosts.of_stored(unquote(name), caller) if process is AnsweredBy.SESSION else None
+        upstream = stored or self._of_known(process, name)
         if caller.name and isinstance(upstream, SessionHost) and not caller.sees(upstream.client):
             return self._here  # which answers for another client's session as for none
         return upstream

@@ -51,6 +51,7 @@ class HostReport:
         ready: True once its models are loaded.
         models: the names of the server's own sessions.
         names: the names that clients gave to sessions, or ask for.
+        durable: the owners of the durable sessions that are open, by handle.
         callers: (sessions, runs) of each caller with a token.
         sessions: as `SessionStore.held`.
         operations: the number of runs answered later that are not forgotten.
@@ -61,6 +62,7 @@ class HostReport:
             "ready": server.ready,
             "models": [hosted.handle for hosted in server.sessions if hosted.listed],
             "names": server.sessions.names,
+            "durable": {} if server.durable is None else server.durable.owners,
             "callers": server.of_callers(),
             "sessions": server.sessions.held,
             "operations": len(server.operations),

@@ -30,7 +30,9 @@ from aexec_server.hosts.host_watch import LOOK_SECONDS, HostWatch
 from aexec_server.hosts.relay import Upstream
 from aexec_server.hosts.session_host import SessionHost
 from aexec_server.hosts.spent_keys import SpentKeys
+from aexec_server.hosts.stored_sessions import StoredSessions
 from aexec_server.http.idempotency import ForgottenError
+from aexec_server.sessions.durable_sessions import make_store
 from aexec_server.sessions.session_limits import session_shares
 from aexec_server.settings.model_source import GraphSource
 from aexec_server.settings.server_config import ServerConfig
@@ -64,6 +66,7 @@ class Hosts:
     Attributes:
         models: the host of the configured graphs; None if there is none.
         limits: the number of hosts, and their limits.
+        stored: the durable sessions; None if there is no store.
     """
 
     def __init__(self, config: ServerConfig, folder: Path) -> None:
@@ -79,6 +82,12 @@ class Hosts:
             else SharedPlaces(limits.most, self._new_session_host)
         )
         self._names = HostNames()
+        self.stored = (
+            None
+            if config.state_path is None
+            else StoredSessions(make_store(config, is_owner=True), config.session_ttl_s, config.clock)
+        )
+        self._sweeping: asyncio.Task[None] | None = None
         self._spent = SpentKeys()
         self._shares = session_shares(config)
         self._memory_quotas: dict[str, int] = {}  # by client, for those with a quota
@@ -115,6 +124,8 @@ class Hosts:
             ResourceExhaustedError, UnavailableError: the client may not have another session now.
         """
         client = caller.client
+        if name is not None and self.stored is not None and self.stored.owner_of(name) is not None:
+            raise errors.AlreadyExistsError(f"There is a session '{name}' already")
         named = None if name is None else self._names.find(check_name(name))
         if named is not None and named.client not in (None, client):
             raise errors.AlreadyExistsError(f"There is a session '{name}' already")
@@ -151,6 +162,29 @@ class Hosts:
             raise errors.UnavailableError(
                 f"All hosts have {self._watch.own_bytes >> 20} MB of memory, and may have {most >> 20}: try again later"
             )
+
+    def of_stored(self, handle: str, caller: Caller) -> SessionHost | None:
+        """The host of a durable session that the caller may use: the one that has it open, or one that is to open it.
+
+        None for any other session.
+
+        Raises:
+            OpError: the client may not have another session now.
+        """
+        stored = self.stored
+        owner = None if stored is None else stored.owner_of(handle)
+        if stored is None or owner is None or not caller.sees(owner):
+            return None
+        host = stored.host_of(handle)
+        if host is None:
+            if self.limits.own:
+                self._check_room(caller)
+            # The host of the session's owner, also if an admin asks for it.
+            host = self._places.take(owner or caller.client)
+            host.count_session()
+            stored.place(handle, host)
+        assert isinstance(host, SessionHost)
+        return host
 
     def of(self, handle: str) -> SessionHost | None:
         """The host that made a handle, of a session or an operation; None if it is gone or never was."""
@@ -235,12 +269,15 @@ class Hosts:
     # Their lives
 
     async def start(self) -> None:
-        """Start the hosts; return when they listen.  Raises what opening the configured graphs raises."""
+        """Start the hosts; return when they listen.  Raises what opening the store or the configured graphs raises."""
         config = self._config
+        if self.stored is not None:
+            await self.stored.open()
+            self._sweeping = asyncio.create_task(self._keep_sweeping(self.stored), name="delete durable sessions")
         some = config.graphs or config.models or config.model_repository or config.allow_model_changes
         if some and not config.models_in_front:
             portable = await asyncio.to_thread(self._portable_config)
-            self._model_config = replace(portable, max_host_bytes=None)
+            self._model_config = replace(portable, max_host_bytes=None, state_path=None)
         self._fill()
         self._watching = asyncio.create_task(self._keep_watching(), name="watch session hosts")
         for host in list(self._by_name.values()):
@@ -282,6 +319,8 @@ class Hosts:
     def _note(self, host: SessionHost, report: dict[str, Any]) -> None:
         self._totals.note(host, report)
         self._names.settle(host)
+        if self.stored is not None:
+            self.stored.settle(host)
 
     async def _live(self, host: SessionHost) -> None:
         """Run a host until it ends."""
@@ -289,6 +328,8 @@ class Hosts:
         self._by_name.pop(host.name, None)
         self._places.remove(host, broken=host.was_ready and not host.told)
         self._names.remove(host)
+        if self.stored is not None:
+            self.stored.remove(host)
         self._totals.remove(host)
         if self._stopping or host.told:
             return
@@ -317,6 +358,11 @@ class Hosts:
         host.tell_to_stop("it had no sessions")
         why = "was ended: it did not end when it was told to"
         asyncio.get_running_loop().call_later(_GRACE_SECONDS, host.kill, why)
+
+    async def _keep_sweeping(self, stored: StoredSessions) -> None:
+        while True:
+            await asyncio.sleep(self._config.sweep_seconds)
+            await stored.drop_expired()
 
     async def _keep_watching(self) -> None:
         while True:
@@ -363,8 +409,10 @@ class Hosts:
         self._stopping = True
         if self._retrying is not None:
             self._retrying.cancel()
-        tasks = [*self._lives, *([self._watching] if self._watching else [])]
+        tasks = [*self._lives, *(task for task in (self._watching, self._sweeping) if task)]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        if self.stored is not None:
+            await self.stored.close()

@@ -14,7 +14,7 @@ import socket
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ class SessionHost(Upstream):
         serves: True once its models are loaded, by its last report.
         models: the names of the server's own sessions in it, by its last report.
         names: the names that clients gave to sessions in it, by its last report.
+        durable: the owners of the durable sessions in it by handle, by its last report.
         keys: the keys of requests that made sessions in it and may come again, oldest first.
         of_callers: name of a caller with a token → (sessions, runs), by its last report.
         ended: why it ended; None while it lives.
@@ -81,6 +82,7 @@ class SessionHost(Upstream):
         self.serves = not (config.models or config.model_repository)
         self.models: frozenset[str] = frozenset()
         self.names: frozenset[str] = frozenset()
+        self.durable: Mapping[str, str] = {}
         self.keys: OrderedDict[bytes, None] = OrderedDict()
         self.of_callers: dict[str, tuple[int, int]] = {}
         self.ended: str | None = None
@@ -314,6 +316,7 @@ class SessionHost(Upstream):
             self.models = frozenset(report["models"])
         if "names" in report:
             self.names = frozenset(report["names"])
+        self.durable = report.get("durable", self.durable)
         if "callers" in report:
             self.of_callers = {name: (sessions, runs) for name, (sessions, runs) in report["callers"].items()}
         self._on_report(self, report)

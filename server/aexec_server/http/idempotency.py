@@ -64,6 +64,10 @@ class _InterruptedError(HasHeaders, errors.AbortedError):
     reason = "interrupted"
 
 
+# Given the client and the digest of a key.
+LookUp = Callable[[str, bytes], Awaitable[KeyedAnswer | None]]
+
+
 class ForgottenError(HasHeaders, errors.FailedPreconditionError):
     """A request was carried out, and its answer is no longer kept."""
 
@@ -119,6 +123,8 @@ class AnsweredOnce:
     Attributes:
         keys: the number of known keys.
         shares: the clients' shares of the bytes of answers.
+        look_up: finds a request that this process does not know, by its client and the digest of its key; None if there
+            is nowhere to look.
     """
 
     def __init__(self, config: ServerConfig, begin: Begin) -> None:
@@ -130,6 +136,7 @@ class AnsweredOnce:
         self.keys = ClientShares("keys", "keys of requests", _MAX_KEYS, unit=_MAX_KEYS)
         self._clients: dict[str, _Keys] = {}
         self._clients_by_secret: dict[str, str] = {}
+        self.look_up: LookUp | None = None
 
     async def answer(
         self,
@@ -160,6 +167,11 @@ class AnsweredOnce:
         client = caller.client if secret is None else self._clients_by_secret.get(secret, "")
         name, fingerprint = await beside(len(body) * _HASH_NS, _digests, request, client, key, body)
         entry = self._find(client, name)
+        if entry is None and self.look_up is not None:
+            known = await self.look_up(client, name)
+            if known is not None:
+                self.know(known)
+            entry = self._find(client, name)
         if secret is not None and (entry is None or entry.secret != secret):
             # The secret proves that there was an answer.
             raise ForgottenError(f"The answer that told this {SECRET} is not known any more, or was to another key")

@@ -28,11 +28,20 @@ from aexec_server.sessions.session_limits import SessionLimits
 from aexec_server.sessions.store import HostedSession, NewSession, SessionStore
 from aexec_server.settings.server_config import ServerConfig
 
-__all__ = ["DurableSessions"]
+__all__ = ["DurableSessions", "make_store"]
 
 logger = logging.getLogger(__name__)
 
 InBackground = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
+
+
+def make_store(config: ServerConfig, *, is_owner: bool) -> StateStore:
+    """The store of a server with a `state_path`, for its first process or for a session host."""
+    assert config.state_path is not None
+    most = config.max_state_bytes
+    client = most - most // 8 if config.max_client_state_bytes is None else config.max_client_state_bytes
+    limits = StateLimits(most, client, config.max_session_state_bytes)
+    return StateStore(Path(config.state_path), limits, is_owner=is_owner)
 
 
 class DurableSessions:
@@ -58,6 +67,7 @@ class DurableSessions:
         self._in_background = in_background
         self._default_ttl = config.session_ttl_s
         self._clock = config.clock
+        self._in_host = bool(config.handle_prefix)
         self._opened_at = 0.0
         self._opening: dict[str, asyncio.Task[HostedSession]] = {}
         self._open: dict[str, DurableSession] = {}
@@ -69,12 +79,9 @@ class DurableSessions:
         cls, config: ServerConfig, sessions: SessionStore, answered_once: AnsweredOnce, in_background: InBackground
     ) -> DurableSessions | None:
         """The durable sessions by a server's settings; None if it has no store, or sessions are in its hosts."""
-        if config.state_path is None or config.has_hosts or config.handle_prefix:
+        if config.state_path is None or config.has_hosts:
             return None
-        most = config.max_state_bytes
-        client = most - most // 8 if config.max_client_state_bytes is None else config.max_client_state_bytes
-        limits = StateLimits(most, client, config.max_session_state_bytes)
-        store = StateStore(Path(config.state_path), limits)
+        store = make_store(config, is_owner=not config.handle_prefix)
         made = cls(config, sessions, answered_once, in_background, store)
         sessions.durable = made
         return made
@@ -83,8 +90,16 @@ class DurableSessions:
         """True if the store has, or is about to have, a session with this handle."""
         return handle in self.store.facts or handle in self._open
 
+    @property
+    def owners(self) -> dict[str, str]:
+        """The owners of the durable sessions that are open here, by handle."""
+        return {handle: durable.facts.owner for handle, durable in self._open.items()}
+
     async def open(self) -> None:
-        """Open the store.  Raises StateStoreError."""
+        """Open the store, unless this is a session host, which opens it at its first use.  Raises StateStoreError."""
+        if self._in_host:
+            self._answered_once.look_up = self.store.answer
+            return
         await self.store.open()
         self._opened_at = self._clock()
         for keyed in await self.store.answers():
@@ -142,7 +157,9 @@ class DurableSessions:
         Raises:
             OpError: it cannot be opened.
         """
-        facts = self.store.facts.get(handle)
+        if handle in self._sessions:
+            return
+        facts = await self.store.find(handle) if self._in_host else self.store.facts.get(handle)
         if facts is None or handle in self._sessions or not caller.sees(facts.owner):
             return
         opening = self._opening.get(handle)
@@ -198,6 +215,8 @@ class DurableSessions:
 
     def drop_expired(self) -> None:
         """Delete the sessions that nobody has asked for since the server began, for as long as they live unused."""
+        if self._in_host:
+            return  # the front does this
         unused = self._clock() - self._opened_at
         expired = []
         for handle, facts in self.store.facts.items():

@@ -659,8 +659,6 @@ class ServerConfig:
             raise errors.InvalidArgumentError(
                 f"max_buffered_bytes must be at least max_body_bytes, got {self.max_buffered_bytes}"
             )
-        if self.state_path is not None and self.has_hosts:
-            raise errors.InvalidArgumentError("state_path needs hosts=0: sessions in hosts cannot be durable yet")
         for op in self.allow_ops:
             if find_op_def(op) is None:
                 raise errors.InvalidArgumentError(f"allow_ops names {op!r}, which is no op of this program")

@@ -14,10 +14,15 @@ def test_killed_server_loses_nothing_that_was_acknowledged(tmp_path: Path) -> No
     Rounds(tmp_path, seed=1).run(4)
 
 
+def test_killed_server_with_hosts_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    Rounds(tmp_path, seed=2, hosts="2").run(3)
+
+
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(3))
-def test_killed_server_loses_nothing_in_many_rounds(tmp_path: Path, seed: int) -> None:
-    Rounds(tmp_path, seed=100 + seed).run(100)
+@pytest.mark.time_limit(1200)
+@pytest.mark.parametrize("hosts", ["0", "2", "auto"])
+def test_killed_server_loses_nothing_in_many_rounds(tmp_path: Path, hosts: str) -> None:
+    Rounds(tmp_path, seed=100, hosts=hosts).run(100)
 
 
 def test_server_with_a_damaged_store_does_not_begin(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -277,6 +278,18 @@ def test_second_server_is_refused(tmp_path: Path) -> None:
         opened(tmp_path)
     store.close_here()
     opened(tmp_path).close_here()
+
+
+def test_next_server_waits_for_the_hosts_of_the_last(tmp_path: Path) -> None:
+    """They end a moment after it, and may still write."""
+    opened(tmp_path).close_here()
+    host = opened(tmp_path, is_owner=False)
+    ending = threading.Timer(0.1, host._lock.release)  # type: ignore[union-attr]
+    ending.start()
+    opened(tmp_path).close_here()
+    ending.join()
+    host._lock = None
+    host.close_here()
 
 
 def test_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:

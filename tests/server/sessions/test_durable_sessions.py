@@ -13,9 +13,7 @@ from typing import Any
 
 import pytest
 from aexec_server.durable import group_commit
-from aexec_server.settings.server_config import ServerConfig
 
-from aexec import errors
 from aexec.framework import dtypes
 from tests.server.conftest import Api, Start, gate_graph
 from tests.server.durable.graphs import counter_graph, state_graph
@@ -432,11 +430,6 @@ async def test_server_without_a_store_refuses(start: Start) -> None:
     api = await start()
     status, answer = await api.call("POST", "/v1/sessions", {"graph_def": "", "durable": True})
     assert status == 400 and "--state DIR" in answer["error"]
-
-
-def test_hosts_are_refused(folder: Path) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match="state_path needs hosts=0"):
-        ServerConfig(state_path=folder, hosts=2)
 
 
 @pytest.mark.parametrize("op", ["Barrier", "StageClear", "MutexV2", "IteratorV2"])
