@@ -1,4 +1,4 @@
-"""The command line: `aexec run | profile | trace-summary | serve | token | inspect | graph | ops | kernels | …`.
+"""The command line: `aexec run | profile | trace-summary | serve | token | state | inspect | graph | ops | …`.
 
 User errors end with one line on stderr and an exit status that tells the error's code
 (10 + its canonical number); a traceback means a bug.
@@ -89,6 +89,7 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     add_graph(commands)
     add_listings(commands)
     add_cluster(commands)
+    _add_state(commands, wanted=argv[:1] in (["state"], ["completion"]))
     add_completion(commands, parser)
     return parser
 
@@ -238,6 +239,25 @@ def _token(arguments: argparse.Namespace) -> int:
         print(line)
         print(f"The token, which cannot be shown again: {token}", file=sys.stderr)
     return 0
+
+
+# state
+
+
+def _add_state(commands: Any, wanted: bool) -> None:
+    """The command; its actions too, if they are wanted: they come from the server, which takes time to import."""
+    command = add_command(
+        commands,
+        "state",
+        help="look at the durable sessions of a server's folder, and change them",
+        description="Look at the durable sessions in the folder of `aexec serve --state DIR`, and change them.  To"
+        "\nlist, show and export them, the server may go on; for other actions it must have ended.",
+    )
+    if not wanted:
+        return
+    from aexec_server.durable.state_command import add_state_commands
+
+    add_state_commands(command)
 
 
 if __name__ == "__main__":

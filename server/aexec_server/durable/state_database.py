@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aexec_server.durable.state_errors import StateStoreError
 
-__all__ = ["DATABASE", "open_database"]
+__all__ = ["DATABASE", "open_database", "open_file"]
 
 DATABASE = "state.db"
 _VERSION = 1
@@ -99,7 +99,11 @@ def open_database(folder: Path, *, check: bool = True) -> sqlite3.Connection:
     Raises:
         StateStoreError: the file is damaged, from a newer version, or no store; it is unchanged then.
     """
-    path = folder / DATABASE
+    return open_file(folder / DATABASE, check=check)
+
+
+def open_file(path: Path, *, check: bool = True) -> sqlite3.Connection:
+    """As `open_database`, given the file."""
     connection = None
     try:
         connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)

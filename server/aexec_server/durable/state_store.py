@@ -70,6 +70,7 @@ class StateStore:
         files: makes the files of the folder; tests give one whose disk is full.
 
     Attributes:
+        files: the files of the folder, once it is open.
         facts: what is known of each session, by handle; the owner knows all, another process those that it made.
     """
 
@@ -138,7 +139,7 @@ class StateStore:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = FolderLock(self.folder, is_owner=self._is_owner)
-            self._files = self._make_files(self.folder)
+            self.files = self._make_files(self.folder)
         except OSError as error:
             raise errors.FailedPreconditionError(
                 f"The folder {self.folder} of the store cannot be used: {error.strerror}"
@@ -152,19 +153,20 @@ class StateStore:
             raise
 
     def _learn(self) -> None:
-        ask = self._ask
+        ask = self.ask
         for (facts,) in ask("SELECT facts FROM sessions"):
             known = SessionFacts(**json.loads(facts))
             self.facts[known.handle] = known
         used = {name for table in ("tensors", "graphs") for (name,) in ask(f"SELECT file FROM {table}")}
-        self._files.sweep(used)
+        self.files.sweep(used)
 
     def find_here(self, handle: str) -> SessionFacts | None:
-        found = self._ask("SELECT facts FROM sessions WHERE handle = ?", (handle,)).fetchone()
+        found = self.ask("SELECT facts FROM sessions WHERE handle = ?", (handle,)).fetchone()
         return None if found is None else SessionFacts(**json.loads(found[0]))
 
     @property
-    def _ask(self) -> Callable[..., sqlite3.Cursor]:
+    def ask(self) -> Callable[..., sqlite3.Cursor]:
+        """Executes a statement, in the thread of the store."""
         assert self._connection is not None
         return self._connection.execute
 
@@ -180,12 +182,12 @@ class StateStore:
 
     def write_here(self, writes: Sequence[SessionWrite]) -> list[Outcome]:
         try:
-            self._ask("BEGIN IMMEDIATE")
+            self.ask("BEGIN IMMEDIATE")
             outcomes = [self._write_one(write) for write in writes]
             written = [self._rows[w.handle] for w, o in zip(writes, outcomes, strict=True) if o is None]
             if any(rows.files for rows in written):
-                self._files.sync_folder()
-            self._ask("COMMIT")
+                self.files.sync_folder()
+            self.ask("COMMIT")
         except (sqlite3.Error, OSError) as error:
             self._roll_back("ROLLBACK")
             for write in writes:
@@ -193,7 +195,7 @@ class StateStore:
             return [_not_written(error)] * len(writes)
         for write, rows in zip(writes, (self._rows.get(w.handle) for w in writes), strict=True):
             if rows is not None:
-                self._files.remove(rows.unused)
+                self.files.remove(rows.unused)
                 rows.unused, rows.files = [], []
                 if write.facts is not None:
                     self.facts[write.handle] = write.facts
@@ -201,7 +203,7 @@ class StateStore:
 
     def _write_one(self, write: SessionWrite) -> Outcome:
         """Write one session's changes within the transaction; if its limits do not allow them, nothing of it."""
-        self._ask("SAVEPOINT one")
+        self.ask("SAVEPOINT one")
         try:
             rows = self._rows_of(write)
             before = rows.size
@@ -209,7 +211,7 @@ class StateStore:
             if rows.size > before:
                 self._check_limits(write, rows.size)
         except (errors.OpError, sqlite3.IntegrityError) as error:
-            self._ask("ROLLBACK TO one")
+            self.ask("ROLLBACK TO one")
             self._forget_rows(write.handle)
             if isinstance(error, errors.OpError):
                 return error
@@ -222,7 +224,7 @@ class StateStore:
         """Forget what is known of rows, which was not committed, and delete the files that were written for it."""
         rows = self._rows.pop(handle, None)
         if rows is not None:
-            self._files.remove(rows.files)
+            self.files.remove(rows.files)
 
     def _rows_of(self, write: SessionWrite) -> SessionRows:
         rows = self._rows.get(write.handle)
@@ -230,7 +232,7 @@ class StateStore:
             return rows
         if write.facts is not None:
             facts = json.dumps(asdict(write.facts))
-            id = self._ask(
+            id = self.ask(
                 "INSERT INTO sessions (handle, client, facts, config) VALUES (?, ?, ?, ?)",
                 (write.handle, write.facts.client, facts, write.config),
             ).lastrowid
@@ -238,11 +240,11 @@ class StateStore:
             id = self._id_of(write.handle)
         assert id is not None
         assert self._connection is not None
-        rows = self._rows[write.handle] = SessionRows(self._connection, self._files, id)
+        rows = self._rows[write.handle] = SessionRows(self._connection, self.files, id)
         return rows
 
     def _id_of(self, handle: str) -> int:
-        found = self._ask("SELECT id FROM sessions WHERE handle = ?", (handle,)).fetchone()
+        found = self.ask("SELECT id FROM sessions WHERE handle = ?", (handle,)).fetchone()
         if found is None:
             raise errors.NotFoundError(f"Session {handle[:80]} is not in the store")
         return int(found[0])
@@ -250,7 +252,7 @@ class StateStore:
     def _check_limits(self, write: SessionWrite, size: int) -> None:
         """Raise StateLimitError if the session, its client's or all sessions have grown beyond a limit."""
         of_client = "(SELECT client FROM sessions WHERE handle = ?)"
-        kept = self._ask(
+        kept = self.ask(
             f"SELECT sum(size), sum(CASE WHEN client = {of_client} THEN size ELSE 0 END) FROM sessions", (write.handle,)
         ).fetchone()
         for what, taken, most in (
@@ -266,27 +268,27 @@ class StateStore:
 
     def _roll_back(self, statement: str) -> None:
         try:
-            self._ask(statement)
+            self.ask(statement)
         except sqlite3.Error as error:  # a failed COMMIT may have rolled back by itself
             logger.debug("%s: %s", statement, error)
 
     def drop_here(self, handles: Collection[str]) -> None:
         unused: list[str] = []
         try:
-            self._ask("BEGIN IMMEDIATE")
+            self.ask("BEGIN IMMEDIATE")
             for handle in handles:
                 for table in ("tensors", "graphs"):
                     of_session = f"SELECT file FROM {table} JOIN sessions ON session = sessions.id WHERE handle = ?"
-                    unused += [name for (name,) in self._ask(of_session, (handle,)) if name is not None]
-                self._ask("DELETE FROM sessions WHERE handle = ?", (handle,))
-            self._ask("COMMIT")
+                    unused += [name for (name,) in self.ask(of_session, (handle,)) if name is not None]
+                self.ask("DELETE FROM sessions WHERE handle = ?", (handle,))
+            self.ask("COMMIT")
         except sqlite3.Error as error:
             self._roll_back("ROLLBACK")
             raise _not_written(error) from None
         for handle in handles:
             self._rows.pop(handle, None)
             self.facts.pop(handle, None)
-        self._files.remove(unused)
+        self.files.remove(unused)
 
     # Reading
 
@@ -298,18 +300,18 @@ class StateStore:
 
     def _load(self, handle: str) -> StoredSession:
         id = self._id_of(handle)
-        facts, config, next_tensor = self._ask(
+        facts, config, next_tensor = self.ask(
             "SELECT facts, config, next_tensor FROM sessions WHERE id = ?", (id,)
         ).fetchone()
         graphs = [
             bytes(self._content(data, file, crc))
-            for data, file, crc in self._ask(
+            for data, file, crc in self.ask(
                 "SELECT data, file, crc FROM graphs WHERE session = ? ORDER BY version", (id,)
             ).fetchall()
         ]
         tensors, elements, kept = self._tensors_of(id)
         records = []
-        for row, kind, container, name, described, order in self._ask(
+        for row, kind, container, name, described, order in self.ask(
             "SELECT id, kind, container, name, facts, elements FROM resources WHERE session = ?", (id,)
         ):
             of_queue = elements.get(row, {})
@@ -324,7 +326,7 @@ class StateStore:
         tensors: dict[int, dict[str, Any]] = {}
         elements: dict[int, dict[int, tuple[Any, ...]]] = {}
         kept: dict[str, Any] = {}
-        for resource, element, name, dtype, shape, crc, data, file in self._ask(
+        for resource, element, name, dtype, shape, crc, data, file in self.ask(
             "SELECT resource, element, name, dtype, shape, crc, data, file FROM tensors WHERE session = ? ORDER BY id",
             (id,),
         ):
@@ -341,17 +343,17 @@ class StateStore:
 
     def _content(self, data: bytes | None, file: str | None, crc: int) -> bytes | bytearray:
         if data is None:
-            return self._files.read(file or "", crc)
+            return self.files.read(file or "", crc)
         if zlib.crc32(data) != crc:
             raise errors.DataLossError(f"The store {self.folder} is damaged: a tensor is not what was written")
         return data
 
     def answers_here(self) -> list[KeyedAnswer]:
-        self._ask("DELETE FROM answers WHERE began < ?", (time.time() - _KEEP_ANSWERS,))
-        return [_keyed(row) for row in self._ask(f"{_KEYED} ORDER BY began")]
+        self.ask("DELETE FROM answers WHERE began < ?", (time.time() - _KEEP_ANSWERS,))
+        return [_keyed(row) for row in self.ask(f"{_KEYED} ORDER BY began")]
 
     def answer_here(self, client: str, name: bytes) -> KeyedAnswer | None:
-        row = self._ask(f"{_KEYED} WHERE client = ? AND name = ?", (client, name)).fetchone()
+        row = self.ask(f"{_KEYED} WHERE client = ? AND name = ?", (client, name)).fetchone()
         return None if row is None else _keyed(row)
 
 

@@ -105,7 +105,7 @@ def test_elements_are_written_once(tmp_path: Path) -> None:
         queue.enqueue((np.int64(number), np.array(b"%d" % number, object)))
 
     def rows() -> set[int]:
-        return {row for (row,) in store._ask("SELECT id FROM tensors")}
+        return {row for (row,) in store.ask("SELECT id FROM tensors")}
 
     for number in range(3):
         put(number)
@@ -169,14 +169,14 @@ def test_database_that_cannot_grow_is_a_clean_error(tmp_path: Path, pragma: str)
     kept = Kept(store)
     kept.set("v", np.zeros(10))
     assert kept.write() is None
-    store._ask(f"PRAGMA {pragma}")
+    store.ask(f"PRAGMA {pragma}")
     for number in range(20):
         kept.set(f"w{number}", np.ones(1000))
         outcome = kept.write()
     assert isinstance(outcome, NotDurableError) and outcome.status == 507
     assert set(_variables(store)) >= {"v"}
-    store._ask("PRAGMA max_page_count = 100000")
-    store._ask("PRAGMA query_only = OFF")
+    store.ask("PRAGMA max_page_count = 100000")
+    store.ask("PRAGMA query_only = OFF")
     assert kept.write() is None and len(_variables(store)) == 21
     store.close_here()
 

@@ -376,7 +376,7 @@ async def test_full_disk_is_an_error_and_nothing_more_is_done(api: Api) -> None:
     handle = await counter(api)
     assert api.server.durable is not None
     store = api.server.durable.store
-    await store._call(store._ask, "PRAGMA query_only = ON")
+    await store._call(store.ask, "PRAGMA query_only = ON")
     response, answer = await add(api, handle)
     assert (response.status, answer["code"], answer["reason"]) == (507, "DATA_LOSS", "not_durable")
     for _ in range(2):  # refused before it begins
@@ -387,7 +387,7 @@ async def test_full_disk_is_an_error_and_nothing_more_is_done(api: Api) -> None:
     encoded = base64.b64encode(counter_graph().graph_def.SerializeToString()).decode()
     assert (await api.call("POST", "/v1/sessions", {"graph_def": encoded, "durable": True}))[0] == 507
     assert (await api.call("DELETE", f"/v1/sessions/{handle}"))[0] == 507
-    await store._call(store._ask, "PRAGMA query_only = OFF")
+    await store._call(store.ask, "PRAGMA query_only = OFF")
     assert (await run(api, handle, fetches=["read"]))["read"] == [1]
     assert (await add(api, handle))[0].status == 200
 
