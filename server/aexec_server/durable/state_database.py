@@ -76,17 +76,6 @@ CREATE TABLE answers (
     PRIMARY KEY (client, name)
 );
 CREATE INDEX answers_of_sessions ON answers (session);
-CREATE TABLE operations (
-    id TEXT PRIMARY KEY,
-    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
-    owner TEXT,
-    client TEXT NOT NULL,
-    ended REAL,
-    status INTEGER,
-    headers TEXT,
-    body BLOB
-);
-CREATE INDEX operations_of_sessions ON operations (session);
 """
 
 

@@ -33,7 +33,9 @@ class StateFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / _FOLDER
-        self._folder.mkdir(mode=0o700, exist_ok=True)
+        if not self._folder.is_dir():
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            self._sync(folder)
 
     def write(self, data: bytes | memoryview) -> str:
         """Write a file; return its name.  Raises OSError."""
@@ -57,7 +59,10 @@ class StateFiles:
 
     def sync_folder(self) -> None:
         """Wait until the names of written files are on the disk.  Raises OSError."""
-        descriptor = os.open(self._folder, os.O_RDONLY)
+        self._sync(self._folder)
+
+    def _sync(self, folder: Path) -> None:
+        descriptor = os.open(folder, os.O_RDONLY)
         try:
             self.sync(descriptor)
         finally:

@@ -212,16 +212,16 @@ async def _begin_durable(
     """Before a run of a durable session: count it if it may change the state.
 
     Raises:
-        UnimplementedError: its events would tell of changes before they are on the disk.
+        UnimplementedError: its events might tell of changes before they are on the disk.
         OpError: the store could not be written last, and cannot now.
     """
-    if not hosted.changes(served):
-        return
     if streamed and not durable.facts.relaxed:
         raise errors.UnimplementedError(
-            "A run that changes a durable session is answered when its changes are on the disk, and sends no events "
-            'before: ask for no events, or make the session with "durability": "relaxed"'
+            "A run of a durable session is answered when what it tells of is on the disk, and sends no events before: "
+            'ask for no events, or make the session with "durability": "relaxed"'
         )
+    if not hosted.changes(served):
+        return
     await durable.check()
     durable.begin_change()
     run.changes = True
