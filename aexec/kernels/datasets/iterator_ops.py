@@ -19,10 +19,12 @@ from aexec.framework.state.resource_manager import (
     handle_from_tensor,
     make_handle_tensor,
 )
+from aexec.framework.wire import variant
 from aexec.kernels.common.handles import anonymous, delete_by_handle
 from aexec.kernels.common.variants import boxed
 from aexec.kernels.datasets.arguments import ONE_DATASET, Called, text
 from aexec.resources.datasets.dataset import Element, Pass, dataset_of
+from aexec.resources.datasets.iterator_position import IteratorPosition
 from aexec.resources.datasets.iterator_resource import IteratorResource, check_compatible
 from aexec.resources.optional_value import OptionalValue
 
@@ -227,5 +229,42 @@ def iterator_get_device(c: OpKernelConstruction) -> Compute:
     def compute(context: OpKernelContext, handle: Any) -> Any:
         _of(context, handle)
         return boxed(handle_from_tensor(handle, IteratorResource).device.encode())
+
+    return compute
+
+
+# Checkpoints
+
+# external_state_policy: refuse to save what depends on state that is not saved.
+_FAIL = 2
+
+
+@kernel("SerializeIterator", cost=0)
+def serialize_iterator(c: OpKernelConstruction) -> Compute:
+    """A vector of one variant, the iterator's position."""
+    if c.attr("external_state_policy") == _FAIL:
+        raise errors.UnimplementedError(
+            "SerializeIterator cannot tell whether a dataset depends on state that is not saved "
+            "(external_state_policy FAIL); use WARN or IGNORE"
+        )
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any) -> Any:
+        return boxed(_of(context, handle).position()).reshape(1)
+
+    return compute
+
+
+@kernel("DeserializeIterator", cost=0)
+def deserialize_iterator(c: OpKernelConstruction) -> Compute:
+    """Begins a new pass, and goes through its elements up to the position."""
+    c.need_context()
+
+    async def compute(context: OpKernelContext, handle: Any, serialized: Any) -> None:
+        value = serialized.item() if serialized.size == 1 else None
+        position = variant.get(value, IteratorPosition)
+        if position is None:
+            raise errors.InvalidArgumentError("The saved state of an iterator is a vector of one IteratorPosition")
+        await _of(context, handle).restore(position, context)
 
     return compute

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aexec.framework import errors
 from aexec.framework.shape_functions.shape_inference import InferenceContext
 
-__all__ = ["elements", "no_outputs", "scalars"]
+__all__ = ["elements", "no_outputs", "scalars", "vector"]
 
 
 def no_outputs(c: InferenceContext) -> None:
@@ -16,6 +16,11 @@ def scalars(c: InferenceContext) -> None:
     """All outputs are scalars."""
     for index in range(c.num_outputs):
         c.set_output(index, c.scalar())
+
+
+def vector(c: InferenceContext) -> None:
+    """A vector of any length."""
+    c.set_output(0, c.vector(None))
 
 
 def elements(c: InferenceContext) -> None:

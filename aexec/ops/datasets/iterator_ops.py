@@ -145,7 +145,7 @@ register_op(
 )
 register_op(
     "SerializeIterator(resource_handle: resource) -> serialized: variant",
-    "external_state_policy: int = 0", stateful=True, shape_fn=common.scalar,
+    "external_state_policy: int = 0", stateful=True, shape_fn=shapes.vector,
 )
 register_op(
     "SnapshotDatasetReader(shard_dir: string, start_index: int64) -> handle: variant",

@@ -14,7 +14,8 @@ from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.op_kernel_context import OpKernelContext
 from aexec.framework.memory.kept_memory import KeptMemory
 from aexec.framework.shape import PartialTensorShape
-from aexec.resources.datasets.dataset import Dataset, Element, Pass
+from aexec.resources.datasets.dataset import Dataset, Element, Pass, Turns
+from aexec.resources.datasets.iterator_position import IteratorPosition
 
 __all__ = ["IteratorResource", "RunningPass", "check_compatible"]
 
@@ -23,13 +24,15 @@ class RunningPass:
     """A pass, with those who wait for its elements.
 
     Attributes:
-        number: of the elements that were taken.
+        dataset: as given.
+        number: of the elements that were taken, and of the errors in place of elements.
         over: the pass ends as soon as nobody waits for it.
     """
 
-    __slots__ = ("_begun", "_iterator", "_line", "_users", "number", "over")
+    __slots__ = ("_begun", "_iterator", "_line", "_users", "dataset", "number", "over")
 
     def __init__(self, name: str, dataset: Dataset, context: OpKernelContext) -> None:
+        self.dataset = dataset
         self._begun = Pass(name, context)
         self._iterator = self._begun.begin(dataset)
         self._line = asyncio.Lock()
@@ -42,13 +45,32 @@ class RunningPass:
         self._users += 1
         try:
             async with self._line:
-                element = await self._iterator.next(context)
-                self.number += 1
-                return element
+                return await self._next(context)
         finally:
             self._users -= 1
             if self.over:
                 self.end()
+
+    async def _next(self, context: OpKernelContext) -> Element | None:
+        try:
+            element = await self._iterator.next(context)
+        except errors.OpError:
+            self.number += not context.cancellation.cancel_requested
+            raise
+        self.number += element is not None
+        return element
+
+    async def skip(self, context: OpKernelContext, number: int) -> None:
+        """Take as many elements as were taken of another pass, and errors in place of elements."""
+        turns = Turns()
+        while self.number < number:
+            try:
+                if await self.next(context) is None:
+                    return
+            except errors.OpError:
+                if context.cancellation.cancel_requested:
+                    raise
+            await turns.take()
 
     def end(self) -> None:
         """Close it as soon as nobody waits for its elements."""
@@ -92,6 +114,35 @@ class IteratorResource:
     def has_begun(self) -> bool:
         """True if a dataset was given to it."""
         return self._running is not None
+
+    def position(self) -> IteratorPosition:
+        """How far the pass has come.  Raises FailedPreconditionError if there is none."""
+        return IteratorPosition(self._begun("saving", "Save()").number)
+
+    async def restore(self, position: IteratorPosition, context: OpKernelContext) -> None:
+        """Begin a new pass through its dataset, and go to a position.
+
+        Raises:
+            FailedPreconditionError: it has no dataset yet.
+        """
+        dataset = self._begun("restoring", "Restore").dataset
+        new = RunningPass(self.name, dataset, context)
+        try:
+            await new.skip(context, position.number)
+        except BaseException:
+            new.end()
+            raise
+        before, self._running = self._running, new
+        if before is not None:
+            before.end()
+
+    def _begun(self, doing: str, what: str) -> RunningPass:
+        if self._running is None:
+            raise errors.FailedPreconditionError(
+                f"{what} failed because the iterator has not been initialized. Ensure that you have run the "
+                f"initializer operation for this iterator before {doing} it."
+            )
+        return self._running
 
     async def next(self, context: OpKernelContext) -> Element | None:
         """The next element, or None at the end.

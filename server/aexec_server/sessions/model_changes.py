@@ -21,7 +21,8 @@ _READS = """
     OrderedMapIncompleteSize OrderedMapPeek OrderedMapSize QueueIsClosed QueueIsClosedV2 QueueSize QueueSizeV2
     ReadVariableOp ReaderNumRecordsProduced ReaderNumRecordsProducedV2 ReaderNumWorkUnitsCompleted
     ReaderNumWorkUnitsCompletedV2 ReaderSerializeState ReaderSerializeStateV2 ResourceAccumulatorNumAccumulated
-    ResourceGather ResourceGatherNd StagePeek StageSize VarIsInitializedOp VariableShape _ReadVariablesOp
+    ResourceGather ResourceGatherNd SerializeIterator StagePeek StageSize VarIsInitializedOp VariableShape
+    _ReadVariablesOp
 """
 # Create a resource that the graph declares, empty, unless it exists; ops that create queues do the same.
 _MAKES = """

@@ -30,12 +30,12 @@ CHANGES = set(
     AssignSub AssignSubVariableOp AssignVariableOp BarrierClose BarrierInsertMany BarrierTakeMany
     CacheDatasetV2 CloseSummaryWriter ConsumeMutexLock CountUpTo CreateSummaryFileWriter DeleteIterator
     DeleteMemoryCache DeleteMultiDeviceIterator DeleteRandomSeedGenerator DeleteSeedGenerator
-    DeleteSessionTensor DestroyResourceOp DisableCopyOnRead DummyMemoryCache DummySeedGenerator
-    FixedLengthRecordReader FixedLengthRecordReaderV2 FlushSummaryWriter GetSessionHandle GetSessionHandleV2
-    ImportEvent InitializeTable InitializeTableFromTextFile InitializeTableFromTextFileV2 InitializeTableV2
-    IteratorGetNext IteratorGetNextAsOptional IteratorGetNextSync LearnedUnigramCandidateSampler
-    LookupTableImport LookupTableImportV2 LookupTableInsert LookupTableInsertV2 LookupTableRemoveV2
-    MakeIterator MapClear MapStage MapUnstage MapUnstageNoKey MergeV2Checkpoints
+    DeleteSessionTensor DeserializeIterator DestroyResourceOp DisableCopyOnRead DummyMemoryCache
+    DummySeedGenerator FixedLengthRecordReader FixedLengthRecordReaderV2 FlushSummaryWriter GetSessionHandle
+    GetSessionHandleV2 ImportEvent InitializeTable InitializeTableFromTextFile InitializeTableFromTextFileV2
+    InitializeTableV2 IteratorGetNext IteratorGetNextAsOptional IteratorGetNextSync
+    LearnedUnigramCandidateSampler LookupTableImport LookupTableImportV2 LookupTableInsert LookupTableInsertV2
+    LookupTableRemoveV2 MakeIterator MapClear MapStage MapUnstage MapUnstageNoKey MergeV2Checkpoints
     MultiDeviceIteratorGetNextFromShard MultiDeviceIteratorInit MutexLock OrderedMapClear OrderedMapStage
     OrderedMapUnstage OrderedMapUnstageNoKey QueueClose QueueCloseV2 QueueDequeue QueueDequeueMany
     QueueDequeueManyV2 QueueDequeueUpTo QueueDequeueUpToV2 QueueDequeueV2 QueueEnqueue QueueEnqueueMany
