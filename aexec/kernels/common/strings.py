@@ -54,6 +54,8 @@ def string_cost(element_ns: float = _ELEMENT_NS, byte_ns: float = 0.5) -> Callab
 
     def cost(strings: Any, *_: Any) -> float:
         count = strings.size
+        if count == 1:  # as for each element of a dataset
+            return float(element_ns + byte_ns * len(strings.item()))
         every = 1 if loop_budget.current_budget().allows(count * element_ns) else max(1, count // _FEW)
         some = strings.flat[::every].tolist()
         return float(count * element_ns + byte_ns * sum(map(len, some)) * every)

@@ -9,7 +9,7 @@ on its other side.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Any
 
@@ -25,6 +25,8 @@ __all__ = ["Grid", "Taps", "area_matrix", "span_kernel", "span_matrix", "through
 _F32 = np.float32
 # Bytes for finding an old element for a new one, with its weight.
 _TAP_BYTES = 28
+# Taps of up to this many new elements are remembered, 64 of them.
+_USUAL_SIZE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,14 @@ class Taps:
 
     @classmethod
     def linear(cls, grid: Grid, size: int, new_size: int) -> Taps:
-        """The neighbours below and above; the second weight is the fraction of the way between them."""
+        """The neighbours below and above; the second weight is the fraction of the way between them.
+
+        Their arrays must not be changed: images of usual sizes share them.
+        """
+        return _usual_linear(grid, size, new_size) if new_size <= _USUAL_SIZE else cls._linear(grid, size, new_size)
+
+    @classmethod
+    def _linear(cls, grid: Grid, size: int, new_size: int) -> Taps:
         announce_scratch(2 * _TAP_BYTES * new_size)
         place = grid.positions(size, new_size)
         below = np.floor(place)
@@ -143,6 +152,12 @@ class Taps:
         """Sparse [new size, old size]."""
         announce_scratch(_TAP_BYTES * self.index.size)
         return _matrix(self.index.T, self.weight.T.astype(dtype), self.size)
+
+
+@lru_cache(maxsize=64)
+def _usual_linear(grid: Grid, size: int, new_size: int) -> Taps:
+    """For small images finding the taps takes longer than to blend with them."""
+    return Taps._linear(grid, size, new_size)
 
 
 # Cubic weights are looked up at 1024 positions between two elements.

@@ -7,7 +7,8 @@ Next to read: `example_records.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from operator import is_
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -28,6 +29,10 @@ __all__ = ["ParsedExamples", "parse_ns"]
 _EXAMPLE_NS, _FEATURE_NS, _BYTE_NS = 2_000.0, 900.0, 5.0
 # Least bytes to read an example; nanoseconds for its values of one feature.
 _RECORD_BYTES, _ROW_NS = 1500, 500.0
+# Elements of keys and defaults that are kept from call to call, at most.
+_MOST_REMEMBERED = 1000
+
+T = TypeVar("T")
 
 
 def _cost(features: Callable[..., int]) -> Callable[..., float]:
@@ -165,6 +170,27 @@ def _flat(groups: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
     return tuple(output for group in groups for output in group)
 
 
+class _Remembered(Generic[T]):
+    """What was computed of the arrays of the last call, which are the same constants at each call of most graphs.
+
+    Args:
+        compute: called with the arrays.
+    """
+
+    def __init__(self, compute: Callable[..., T]) -> None:
+        self._compute = compute
+        self._last: tuple[tuple[Any, ...], T] | None = None
+
+    def of(self, *arrays: Any) -> T:
+        """What `compute` returns for these arrays, which stay referred to, so that nobody changes them."""
+        last = self._last
+        if last is not None and all(map(is_, last[0], arrays)):
+            return last[1]
+        found = self._compute(*arrays)
+        self._last = (arrays, found) if sum([array.size for array in arrays]) <= _MOST_REMEMBERED else None
+        return found
+
+
 class _Parser:
     """The part that the ops share: outputs of sparse, dense and ragged features."""
 
@@ -256,21 +282,28 @@ def parse_example_v2(c: OpKernelConstruction) -> Compute:
     if c.attr("num_sparse") != len(parser.sparse_types):
         raise errors.InvalidArgumentError("len(sparse_keys) != len(sparse_types)")
 
-    def compute(serialized: Any, names: Any, sparse: Any, dense: Any, ragged: Any, *defaults: Any) -> Any:
-        if serialized.ndim > 1:
-            raise errors.InvalidArgumentError(
-                f"Expected serialized to be a scalar or vector, got shape: {shape_text(serialized.shape)}"
-            )
+    def checked(
+        sparse: Any, dense: Any, ragged: Any, *defaults: Any
+    ) -> tuple[list[bytes], list[DenseFeature], list[bytes]]:
         counts = (len(parser.sparse_types), len(parser.dense_types), len(parser.ragged_types))
         for name, keys, count in zip(("sparse", "dense", "ragged"), (sparse, dense, ragged), counts, strict=True):
             if keys.ndim != 1 or keys.size != count:
                 raise errors.InvalidArgumentError(
                     f"Expected len({name}_keys) == {count}, got shape {shape_text(keys.shape)}"
                 )
-        features = parser.dense_features(values_of(dense), defaults)
+        return values_of(sparse), parser.dense_features(values_of(dense), defaults), values_of(ragged)
+
+    features = _Remembered(checked)
+
+    def compute(serialized: Any, names: Any, *keys_and_defaults: Any) -> Any:
+        if serialized.ndim > 1:
+            raise errors.InvalidArgumentError(
+                f"Expected serialized to be a scalar or vector, got shape: {shape_text(serialized.shape)}"
+            )
+        sparse, dense, ragged = features.of(*keys_and_defaults)
         if serialized.ndim:
-            return parser.batch(ParsedExamples(serialized, names), values_of(sparse), features, values_of(ragged))
-        return parser.single(serialized.item(), values_of(sparse), features, values_of(ragged))
+            return parser.batch(ParsedExamples(serialized, names), sparse, dense, ragged)
+        return parser.single(serialized.item(), sparse, dense, ragged)
 
     return compute
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -147,6 +146,8 @@ class DenseFeature:
         dtype: of its values.
         shape: of one example's; the first dimension may be None.
         default: for examples without it; a scalar filler if the length is variable; None if it is required.
+        is_variable: the first dimension is None.
+        stride: values per element of the first dimension, or of the whole if its length is fixed.
     """
 
     key: str
@@ -154,14 +155,12 @@ class DenseFeature:
     shape: tuple[int | None, ...]
     default: Any
 
-    @cached_property
-    def is_variable(self) -> bool:
-        return bool(self.shape) and self.shape[0] is None
+    is_variable: bool = field(init=False)
+    stride: int = field(init=False)
 
-    @cached_property
-    def stride(self) -> int:
-        """Values per element of the first dimension, or of the whole if its length is fixed."""
-        return math.prod(size for size in self.shape if size is not None)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_variable", bool(self.shape) and self.shape[0] is None)
+        object.__setattr__(self, "stride", math.prod(size for size in self.shape if size is not None))
 
     @property
     def shape_text(self) -> str:
