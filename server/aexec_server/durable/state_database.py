@@ -124,6 +124,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, check: bool) -> None
     ask("PRAGMA synchronous = FULL")
     ask("PRAGMA foreign_keys = ON")
     if is_new:
+        path.chmod(0o600)  # answers and handles are secrets
         ask("BEGIN IMMEDIATE")
         if not ask("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             for statement in _SCHEMA.split(";"):

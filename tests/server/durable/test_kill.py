@@ -20,9 +20,10 @@ def test_killed_server_with_hosts_loses_nothing_that_was_acknowledged(tmp_path: 
 
 @pytest.mark.soak
 @pytest.mark.time_limit(1200)
+@pytest.mark.parametrize("durability", ["strict", "relaxed"])
 @pytest.mark.parametrize("hosts", ["0", "2", "auto"])
-def test_killed_server_loses_nothing_in_many_rounds(tmp_path: Path, hosts: str) -> None:
-    Rounds(tmp_path, seed=100, hosts=hosts).run(100)
+def test_killed_server_loses_nothing_in_many_rounds(tmp_path: Path, hosts: str, durability: str) -> None:
+    Rounds(tmp_path, seed=100, durability=durability, hosts=hosts).run(50)
 
 
 def test_server_with_a_damaged_store_does_not_begin(tmp_path: Path) -> None:
