@@ -20,7 +20,7 @@ from aexec_server.durable.stored_session import SessionWrite
 from aexec_server.durable.stored_tensors import tensor_bytes
 from aexec_server.http.keyed_answer import KeyedAnswer
 
-__all__ = ["SessionRows", "packed_numbers", "unpacked_numbers"]
+__all__ = ["FILE_BYTES", "SessionRows", "packed_numbers", "unpacked_numbers"]
 
 # Tensors of more bytes are in files of their own.
 FILE_BYTES = 64 * 1024
