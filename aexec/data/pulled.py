@@ -93,7 +93,7 @@ class Pulled(DatasetIterator):
         if self._ended:
             return None
         if self._task is None:
-            self._task = self._pass.start(self._pull(context), f"{self._name}: ask the source")
+            self._task = self._pass.start(self._pull(), f"{self._name}: ask the source")
         if not self._asked:
             self._asked = True
             _end_waiting(self._wanted)
@@ -107,7 +107,7 @@ class Pulled(DatasetIterator):
         self._ended = outcome is None
         return outcome
 
-    async def _pull(self, context: OpKernelContext) -> None:
+    async def _pull(self) -> None:
         """Ask the source whenever an element is wanted, until its end."""
         source: AsyncIterator[Any] | None = None
         try:
@@ -122,7 +122,7 @@ class Pulled(DatasetIterator):
                     try:
                         element = self._convert(value)
                     except NeedsThreadError:
-                        element = await context.worker_pool.run(self._convert, value)
+                        element = await self._pass.context.worker_pool.run(self._convert, value)
                     self._give(self._pass.keep(element))
                 except Exception as error:
                     self._give(self._failure(error))

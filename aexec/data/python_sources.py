@@ -41,6 +41,9 @@ _SHORT_SECONDS = SLICE_SECONDS / 5
 
 _END = object()
 
+# Values of which an array is made that shares no memory with them.
+_WITHOUT_MEMORY = (list, tuple, int, float, complex, str, bytes, np.generic)
+
 
 class PythonSources(FileNames):
     """The datasets whose elements Python code makes."""
@@ -249,7 +252,7 @@ def _part(spec: Any, name: str) -> Callable[[Any], Any]:
 def _tensor(feed: FeedSpec) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
         array = value if feed.fits(value) else feed.convert(value)
-        if array is not value or not array.flags.writeable:
+        if isinstance(value, _WITHOUT_MEMORY) or not array.flags.writeable:
             return array
         check_inline(COPY_NS * array.nbytes)
         return array.copy()  # whoever gave it may go on writing to it

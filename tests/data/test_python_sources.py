@@ -18,6 +18,7 @@ import pytest
 import aexec
 from aexec import TensorSpec, errors
 from aexec.data import Dataset, SparseTensorSpec
+from aexec.framework.waiting.inline_call import check_inline
 from tests.support.waiting import until
 
 COUNT = 20
@@ -100,6 +101,38 @@ async def test_buffer_that_is_written_to_again_is_copied() -> None:
 
     batches = await all_of(Dataset.from_async(rows, TensorSpec([2], "float64")).batch(3))
     assert batches[0].tolist() == [[0, 0], [1, 1], [2, 2]]
+
+
+async def test_large_element_is_copied_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+
+    def noted(nanoseconds: float) -> None:
+        threads.append(threading.get_ident())
+        check_inline(nanoseconds)
+
+    monkeypatch.setattr("aexec.data.python_sources.check_inline", noted)
+    large = np.zeros(1 << 20)
+
+    async def rows() -> AsyncIterator[Any]:
+        yield large
+
+    found = await all_of(Dataset.from_async(rows, TensorSpec([1 << 20], "float64")))
+    assert found[0].shape == large.shape and not np.shares_memory(found[0], large)
+    assert threads[0] == threading.get_ident() != threads[1]
+
+
+class OfAnotherLibrary(np.ndarray[Any, Any]):
+    """An array that is a kind of NumPy's, and shares its memory with what is made of it."""
+
+
+async def test_array_of_another_kind_is_copied_too() -> None:
+    other = np.zeros(3).view(OfAnotherLibrary)
+
+    async def rows() -> AsyncIterator[Any]:
+        yield other
+
+    (found,) = await all_of(Dataset.from_async(rows, TensorSpec([3], "float64")))
+    assert not np.shares_memory(found, other)
 
 
 async def test_each_pass_calls_the_function() -> None:
