@@ -7,6 +7,7 @@ User errors end with one line on stderr and an exit status that tells the error'
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ import aexec
 from aexec import errors
 from aexec.commands.cluster_command import add_cluster
 from aexec.commands.completion_command import add_completion
+from aexec.commands.doctor_command import machine_findings, print_findings
 from aexec.commands.graph_command import add_graph
 from aexec.commands.inspect_command import add_inspect
 from aexec.commands.listing_commands import add_listings
@@ -83,7 +85,9 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     add_run(commands)
     add_profile(commands)
     add_trace_summary(commands)
-    _add_serve(commands, wanted=argv[:1] in (["serve"], ["completion"]))
+    server_wanted = argv[:1] in (["serve"], ["doctor"], ["completion"])
+    _add_serve(commands, wanted=server_wanted)
+    _add_doctor(commands, wanted=server_wanted)
     _add_token(commands)
     add_inspect(commands)
     add_graph(commands)
@@ -171,6 +175,41 @@ def _serve(arguments: argparse.Namespace) -> int:
             f"cannot listen on {config.host}:{config.port}: {error.strerror or error}"
         ) from None
     return 0
+
+
+# doctor
+
+
+def _add_doctor(commands: Any, wanted: bool) -> None:
+    command = add_command(
+        commands,
+        "doctor",
+        help="check this machine, and settings of a server",
+        description="Check what aexec needs of this machine, and what a server with these settings needs: nothing is"
+        "\nstarted.  The settings are those of `aexec serve`.  The exit status is 1 if something is wrong.",
+        usage="aexec doctor [--json] [--config FILE] [options of aexec serve]",
+    )
+    if not wanted:
+        return
+    from aexec_server.settings.setting_sources import add_setting_flags
+
+    command.add_argument("--json", action="store_true", help="print what was found as a JSON object")
+    add_setting_flags(command)
+    command.set_defaults(command=_doctor)
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from aexec_server import ServerConfig
+    from aexec_server.diagnosis import server_findings
+    from aexec_server.settings.setting_sources import read_settings
+    from aexec_server.settings.settings import SettingError
+
+    try:
+        config = ServerConfig(**read_settings(arguments, os.environ).values)
+    except SettingError as error:
+        wrong(error.message)
+    findings = itertools.chain(machine_findings(), server_findings(config))
+    return print_findings(findings, as_json=arguments.json)
 
 
 # token

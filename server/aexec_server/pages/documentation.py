@@ -45,7 +45,7 @@ def routes(others: Iterable[Route]) -> list[Route]:
             scope=Scope.OPEN,
         ),
         Route("GET", "/docs", docs, "This description, as a page for people", None, "Page", scope=Scope.OPEN),
-        *file_routes("/docs", ["page.css"]),
+        *file_routes("/docs", ["page.css", "docs.css", "docs.js"]),
     ]
     table = [*others, *own]
     return own

@@ -20,6 +20,7 @@ from aexec_server.schemas import (
     session_schemas,
     state_schemas,
 )
+from aexec_server.schemas.examples import Example, examples
 from aexec_server.schemas.schema import BodySchema, Schema, reference
 
 __all__ = ["BODIES", "describe_api", "undescribed"]
@@ -128,20 +129,50 @@ def _operation(route: Route) -> dict[str, Any]:
         "summary": route.summary,
         "tags": [next(tag for start, tag in _TAGS.items() if route.path.startswith(start))],
     }
+    example = examples().get(f"{route.method} {route.path}", {})
+    later = examples().get(f"{route.method} {route.path} later", {})
+    given = later.get("parameters", {}) | example.get("parameters", {})
     names = [*_PARAMETER.findall(route.path), *route.parameters]
     if names:
-        operation["parameters"] = [_parameter(name) for name in names]
+        operation["parameters"] = [_parameter(name, given.get(name)) for name in names]
     if route.request is not None:
         body = BODIES[route.request]
-        operation["requestBody"] = {"required": body.required, "content": _content(route.request)}
+        content = _content(route.request)
+        if example.get("request") is not None:
+            content["application/json"]["example"] = example["request"]
+        operation["requestBody"] = {"required": body.required, "content": content}
     operation["security"] = [{}] if route.scope is Scope.OPEN else [{}, {"token": [route.scope.value]}]
     operation["responses"] = _responses(route)
+    for one in (example, later):
+        _add_answer(operation["responses"], one)
     return operation
 
 
-def _parameter(name: str) -> Schema:
+def _add_answer(responses: dict[str, Any], example: Example) -> None:
+    """Add an example's answer to the description of answers with its status; one that is refused gets its own."""
+    media = example.get("media")
+    if media is None:
+        return
+    status = str(example["status"])
+    if status not in responses:
+        responses[status] = {
+            "description": "The request is refused",
+            "content": {media: {"schema": reference("Error")}},
+        }
+    response = responses[status]
+    response["content"] = {
+        kind: described | ({"example": example["answer"]} if kind == media else {})
+        for kind, described in response["content"].items()
+    }
+
+
+def _parameter(name: str, example: str | None) -> Schema:
     parameter = common_schemas.PARAMETERS[name]
-    return {"name": name, "required": parameter["in"] == "path"} | parameter
+    described = {"name": name, "required": parameter["in"] == "path"} | parameter
+    if example is not None:
+        numeric = parameter["schema"].get("type") in ("integer", "number")
+        described["example"] = float(example) if numeric else example
+    return described
 
 
 def _responses(route: Route) -> dict[str, Any]:

@@ -141,7 +141,8 @@ async def test_page_tells_of_each_call_and_needs_nothing_from_elsewhere(api: Api
     page = _Page(text)
     assert not page.open and len(page.ids) == len(set(page.ids))
     assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
-    assert page.loaded == {"/docs/page.css", "/console/icon.svg"}
+    assert page.loaded == {"/docs/page.css", "/docs/docs.css", "/docs/docs.js", "/console/icon.svg"}
+    assert text.count("<pre>") > 100
 
 
 async def test_file_of_a_page_is_sent_once(api: Api) -> None:
