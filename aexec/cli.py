@@ -164,6 +164,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         loading = f"; models to load: {', '.join(config.models)}" if config.models else ""
         names = ", ".join(config.graphs) or "none yet"
         print(f"aexec serves on {address}{loading}; sessions: {names}{cluster}; Ctrl-C stops it", flush=True)
+        page = _page_of(address)
+        print(f"Open {page} for the console, {page}/docs for the API", flush=True)
         if arguments.example:
             print("\nTry these:\n" + "".join(f"\n  {line}\n" for line in example_requests(address)), flush=True)
 
@@ -175,6 +177,11 @@ def _serve(arguments: argparse.Namespace) -> int:
             f"cannot listen on {config.host}:{config.port}: {error.strerror or error}"
         ) from None
     return 0
+
+
+def _page_of(address: str) -> str:
+    """Return an address that a browser on this machine can open: one for all addresses is none."""
+    return address.replace("//0.0.0.0:", "//localhost:").replace("//[::]:", "//localhost:")
 
 
 # doctor

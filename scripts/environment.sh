@@ -16,6 +16,16 @@ find_python() {
   return 1
 }
 
+# pip_install ARGUMENT...: shows what pip downloads: on a terminal with its own bars, else a line for each package.
+pip_install() {
+  local command=("$python" -m pip install --disable-pip-version-check --no-color "$@")
+  if [ -t 2 ]; then
+    "${command[@]}" >&2
+  else
+    "${command[@]}" 2>&1 | awk '/^(Collecting|  *Downloading|Building|Installing|ERROR|error)/ { print "  " $0; fflush() }' >&2
+  fi
+}
+
 # make_environment [EXTRA]: EXTRA is an optional dependency group, as in pyproject.toml.
 make_environment() {
   local extra=${1:-} stamp=.venv/.installed wanted
@@ -26,7 +36,8 @@ make_environment() {
   python=$root/.venv/bin/python
   if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] && [ "$(cat "$stamp.dev" 2>/dev/null)" != "dev $(cksum <pyproject.toml)" ]; then
     echo "installing aexec${extra:+[$extra]} into .venv ..." >&2
-    "$python" -m pip install --quiet --disable-pip-version-check --editable ".${extra:+[$extra]}" >&2
+    pip_install --editable ".${extra:+[$extra]}"
+    echo "installed after $SECONDS s" >&2
     echo "$wanted" >"$stamp"
     [ "$extra" != dev ] || echo "$wanted" >"$stamp.dev"
   fi

@@ -77,6 +77,19 @@ def test_line_at_the_start_tells_sessions_from_models_that_are_yet_to_be_loaded(
     path = tmp_path / "graph.pb"
     assert cli.main(["serve", "--model", f"m={path}", "--graph", f"g={path}"]) == 0
     assert cli.main(["serve", "--model", f"m={path}"]) == 0
-    first, second = capsys.readouterr().out.splitlines()
+    first, where, second, _ = capsys.readouterr().out.splitlines()
     assert first == "aexec serves on http://here; models to load: m; sessions: g; Ctrl-C stops it"
+    assert where == "Open http://here for the console, http://here/docs for the API"
     assert second == "aexec serves on http://here; models to load: m; sessions: none yet; Ctrl-C stops it"
+
+
+@pytest.mark.parametrize(
+    ("address", "page"),
+    [
+        ("http://0.0.0.0:8500", "http://localhost:8500"),
+        ("https://[::]:8500", "https://localhost:8500"),
+        ("http://10.0.0.0:8500", "http://10.0.0.0:8500"),
+    ],
+)
+def test_page_is_one_that_a_browser_opens(address: str, page: str) -> None:
+    assert cli._page_of(address) == page
