@@ -164,10 +164,10 @@ def _serve(arguments: argparse.Namespace) -> int:
         loading = f"; models to load: {', '.join(config.models)}" if config.models else ""
         names = ", ".join(config.graphs) or "none yet"
         print(f"aexec serves on {address}{loading}; sessions: {names}{cluster}; Ctrl-C stops it", flush=True)
-        page = _page_of(address)
-        print(f"Open {page} for the console, {page}/docs for the API", flush=True)
         if arguments.example:
             print("\nTry these:\n" + "".join(f"\n  {line}\n" for line in example_requests(address)), flush=True)
+        page = _page_of(address)
+        print(f"Open {page} for the console, {page}/docs for the API", flush=True)
 
     begin_log(config.log_level.upper(), config.log_format)
     try:

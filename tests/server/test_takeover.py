@@ -15,6 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+import aexec
 from tests.support.server_process import ServerProcess
 
 RUN = {"feeds": {"x:0": [[1, 2, 3]]}, "fetches": ["y:0"]}
@@ -32,7 +33,7 @@ class Seen:
 
 
 @contextlib.asynccontextmanager
-async def clients(port: int) -> AsyncIterator[Seen]:
+async def clients(port: int, session: str = "example") -> AsyncIterator[Seen]:
     """So many clients that ask without a pause, half of them over a new connection each time."""
     seen, over = Seen(), asyncio.Event()
 
@@ -42,7 +43,7 @@ async def clients(port: int) -> AsyncIterator[Seen]:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", connector=connector, timeout=timeout) as client:
             while not over.is_set():
                 try:
-                    async with client.post("/v1/sessions/example:run", json=RUN) as answer:
+                    async with client.post(f"/v1/sessions/{session}:run", json=RUN) as answer:
                         text = await answer.text()
                         if answer.status == 200:
                             seen.well += 1
@@ -162,3 +163,24 @@ def test_service_manager_is_told(tmp_path: Path, listening: socket.socket) -> No
             told("STOPPING=1")
         finally:
             server.stop()
+
+
+async def test_durable_session_goes_on_in_the_next_process(
+    tmp_path: Path, folders: list[Path], listening: socket.socket
+) -> None:
+    """Its clients wait in the socket until the process that has its store has ended, and the next has opened it."""
+    port = listening.getsockname()[1]
+    options: dict[str, Any] = {"watch": False, "unready": "100s", "state": tmp_path / "store", "socket": listening}
+    old = await asyncio.to_thread(ServerProcess, folders[0], port=port, **PATIENT, **options)
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [None, 3], name="x")
+        aexec.ops.mul(x, 2.0, name="y")
+    handle = await asyncio.to_thread(old.create, graph.to_bytes(), durable=True)
+    async with clients(port, handle) as seen:
+        await answered(seen)
+        old.signal()
+        await asyncio.to_thread(old.stop)
+        new = await asyncio.to_thread(ServerProcess, folders[1], port=port, **PATIENT, **options)
+        await answered(seen)
+    await asyncio.to_thread(new.stop)
+    assert not seen.else_
