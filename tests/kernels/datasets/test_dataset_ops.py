@@ -74,6 +74,11 @@ RANGES = function_def(
     ],
     ret={"y": "r:handle:0"},
 )
+# The op that makes the threads of a dataset.
+THREADS = {
+    "ThreadPoolDataset": "ThreadPoolHandle",
+    "ExperimentalThreadPoolDataset": "ExperimentalThreadPoolHandle",
+}
 SAME = (
     *("AssertNextDataset", "AssertPrevDataset", "ExperimentalAssertNextDataset", "FinalizeDataset", "ModelDataset"),
     *("ExperimentalMaxIntraOpParallelismDataset", "ExperimentalNonSerializableDataset", "OptimizeDataset"),
@@ -114,8 +119,8 @@ async def test_advice_to_tensorflows_runtime_changes_no_element(op: str) -> None
         inputs = [g.const(name, [b"noop"]) for name in ("on", "off", "default")]
     elif op.endswith("StatsDataset"):
         inputs = [g.const("tag", b"tag")]
-    elif op.removeprefix("Experimental") == "ThreadPoolDataset":
-        inputs = [g("threads", op.replace("Dataset", "Handle"), num_threads=2, display_name=b"threads")]
+    elif op in THREADS:
+        inputs = [g("threads", THREADS[op], num_threads=2, display_name=b"threads")]
     elif "Assert" in op or op == "OptimizeDataset":
         inputs = [g.const("names", [b"noop"])]
     else:
