@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["EXAMPLES_PATH", "Example", "examples"]
+__all__ = ["EXAMPLES", "EXAMPLES_PATH", "Example"]
 
 EXAMPLES_PATH = Path(__file__).with_name("examples.json")
 
@@ -20,8 +19,6 @@ EXAMPLES_PATH = Path(__file__).with_name("examples.json")
 Example = Mapping[str, Any]
 
 
-@cache
-def examples() -> Mapping[str, Example]:
-    """Return the examples by method and path; those that are answered later have ` later` after it."""
-    found: dict[str, Example] = json.loads(EXAMPLES_PATH.read_text("utf-8"))
-    return found
+# By method and path; those that are answered later have ` later` after it.
+# Read at import: handlers must not wait for a disk.
+EXAMPLES: Mapping[str, Example] = json.loads(EXAMPLES_PATH.read_text("utf-8"))

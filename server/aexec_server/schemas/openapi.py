@@ -20,7 +20,7 @@ from aexec_server.schemas import (
     session_schemas,
     state_schemas,
 )
-from aexec_server.schemas.examples import Example, examples
+from aexec_server.schemas.examples import EXAMPLES, Example
 from aexec_server.schemas.schema import BodySchema, Schema, reference
 
 __all__ = ["BODIES", "describe_api", "undescribed"]
@@ -129,8 +129,8 @@ def _operation(route: Route) -> dict[str, Any]:
         "summary": route.summary,
         "tags": [next(tag for start, tag in _TAGS.items() if route.path.startswith(start))],
     }
-    example = examples().get(f"{route.method} {route.path}", {})
-    later = examples().get(f"{route.method} {route.path} later", {})
+    example = EXAMPLES.get(f"{route.method} {route.path}", {})
+    later = EXAMPLES.get(f"{route.method} {route.path} later", {})
     given = later.get("parameters", {}) | example.get("parameters", {})
     names = [*_PARAMETER.findall(route.path), *route.parameters]
     if names:

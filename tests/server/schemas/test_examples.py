@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aexec_server.schemas.examples import examples
+from aexec_server.schemas.examples import EXAMPLES
 from aexec_server.schemas.openapi import BODIES
 
 from tests.server.described import document, fits, table
@@ -42,21 +42,21 @@ def difference(then: Any, now: Any, where: str = "answer", *, exact: bool = Fals
 
 async def test_server_answers_as_recorded(tmp_path: Path) -> None:
     now = await recorded(tmp_path)
-    assert list(now) == list(examples()), AGAIN
-    for name, then in examples().items():
+    assert list(now) == list(EXAMPLES), AGAIN
+    for name, then in EXAMPLES.items():
         said = difference(dict(then), now[name])
         assert said is None, f"{name}: {said}; {AGAIN}"
 
 
 def test_each_call_has_an_example() -> None:
     calls = {f"{route.method} {route.path}" for route in table() if route.response != "PageFile"}
-    assert calls - set(examples()) == set(), f"add them to tests/server/schemas/api_examples.py; {AGAIN}"
+    assert calls - set(EXAMPLES) == set(), f"add them to tests/server/schemas/api_examples.py; {AGAIN}"
 
 
-@pytest.mark.parametrize("name", list(examples()))
+@pytest.mark.parametrize("name", list(EXAMPLES))
 def test_example_fits_its_schemas(name: str) -> None:
     method, path, *later = name.split(" ")
-    one = examples()[name]
+    one = EXAMPLES[name]
     (route,) = [route for route in table() if (route.method, route.path) == (method, path)]
     if one.get("request") is not None:
         assert fits(str(route.request), one["request"]) is None
@@ -67,12 +67,12 @@ def test_example_fits_its_schemas(name: str) -> None:
 
 
 def test_document_has_the_examples() -> None:
-    for name, one in examples().items():
+    for name, one in EXAMPLES.items():
         method, path, *_ = name.split(" ")
         operation = document()["paths"][path][method.lower()]
         if one.get("request") is not None:
             body = operation["requestBody"]["content"]["application/json"]
-            assert body["example"] == examples()[f"{method} {path}"]["request"]
+            assert body["example"] == EXAMPLES[f"{method} {path}"]["request"]
         answered = operation["responses"][str(one["status"])]
         if "media" in one:
             assert answered["content"][one["media"]]["example"] == one["answer"]
