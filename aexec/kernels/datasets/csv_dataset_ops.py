@@ -18,7 +18,7 @@ from aexec.io.record import Compression
 from aexec.io.text_records import CSVError, CSVFields, Field, csv_records
 from aexec.kernels.datasets.arguments import Made, flag, integer, text
 from aexec.kernels.datasets.file_dataset_ops import names_of, of_files, piece_of
-from aexec.kernels.parsing.number_ops import number_parser
+from aexec.kernels.parsing.number_ops import check_default, number_parser
 from aexec.resources.datasets.dataset import Element
 from aexec.resources.datasets.file_elements import OpenFile, Outcome
 
@@ -33,12 +33,7 @@ class _Column:
     """
 
     def __init__(self, number: int, dtype: DType, default: Any, missing: bytes) -> None:
-        if default.ndim > 1:
-            raise errors.InvalidArgumentError("Each record default should be at most rank 1")
-        if default.size > 1:
-            raise errors.InvalidArgumentError(
-                f"There should only be 1 default per field but field {number} has {default.size}"
-            )
+        check_default(number, default)
         self._number, self._dtype, self._missing = number, dtype, missing
         self._default = default.reshape(()) if default.size else None
         self._parse = None if dtype is dtypes.string else number_parser(dtype)

@@ -14,7 +14,7 @@ from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.common.strings import elements_of, string_array, string_cost
-from aexec.kernels.parsing.number_ops import number_parser
+from aexec.kernels.parsing.number_ops import check_default, number_parser
 
 __all__: list[str] = []
 
@@ -78,12 +78,7 @@ class _Column:
     """
 
     def __init__(self, number: int, dtype: DType, default: Any, missing: bytes) -> None:
-        if default.ndim > 1:
-            raise errors.InvalidArgumentError("Each record default should be at most rank 1")
-        if default.size > 1:
-            raise errors.InvalidArgumentError(
-                f"There should only be 1 default per field but field {number} has {default.size}"
-            )
+        check_default(number, default)
         self._number, self._dtype, self._missing = number, dtype, missing
         self._default = default.reshape(-1)[0] if default.size else None
         self._parse = None if dtype is dtypes.string else number_parser(dtype)

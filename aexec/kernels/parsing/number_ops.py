@@ -18,7 +18,7 @@ from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.strings import map_strings, string_cost
 
-__all__ = ["number_parser"]
+__all__ = ["check_default", "number_parser"]
 
 _INTEGER = re.compile(rb"\s*([+-]?[0-9]+)\s*\Z")
 _DECIMAL = re.compile(rb"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*\Z")
@@ -52,6 +52,16 @@ def _integer_parser(dtype: DType) -> Callable[[bytes], int | None]:
         return value if low <= value <= high and not negative_unsigned else None
 
     return parse
+
+
+def check_default(number: int, default: Any) -> None:
+    """Raise InvalidArgumentError if the default of a CSV field is more than one value."""
+    if default.ndim > 1:
+        raise errors.InvalidArgumentError("Each record default should be at most rank 1")
+    if default.size > 1:
+        raise errors.InvalidArgumentError(
+            f"There should only be 1 default per field but field {number} has {default.size}"
+        )
 
 
 def number_parser(dtype: DType) -> Callable[[bytes], Any]:
