@@ -1,5 +1,5 @@
 # Sourced by the other scripts: a virtual environment in .venv with this project installed into it.
-# Sets $python.  Installs again only when pyproject.toml or the wanted extras change.
+# Sets $python.  Installs again only when pyproject.toml, the loops in C or the wanted extras change.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
@@ -28,18 +28,18 @@ pip_install() {
 
 # make_environment [EXTRA]: EXTRA is an optional dependency group, as in pyproject.toml.
 make_environment() {
-  local extra=${1:-} stamp=.venv/.installed wanted
-  wanted="$extra $(cksum <pyproject.toml)"
+  local extra=${1:-} stamp=.venv/.installed began=$SECONDS sources
+  sources=$(cat pyproject.toml aexec/native/loops.[ch] | cksum)
   if [ ! -x .venv/bin/python ]; then
     "$(find_python)" -m venv .venv
   fi
   python=$root/.venv/bin/python
-  if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] && [ "$(cat "$stamp.dev" 2>/dev/null)" != "dev $(cksum <pyproject.toml)" ]; then
+  if [ "$(cat "$stamp" 2>/dev/null)" != "$extra $sources" ] && [ "$(cat "$stamp.dev" 2>/dev/null)" != "dev $sources" ]; then
     echo "installing aexec${extra:+[$extra]} into .venv ..." >&2
     pip_install --editable ".${extra:+[$extra]}"
-    echo "installed after $SECONDS s" >&2
-    echo "$wanted" >"$stamp"
-    [ "$extra" != dev ] || echo "$wanted" >"$stamp.dev"
+    echo "installed after $((SECONDS - began)) s" >&2
+    echo "$extra $sources" >"$stamp"
+    [ "$extra" != dev ] || echo "dev $sources" >"$stamp.dev"
   fi
 }
 

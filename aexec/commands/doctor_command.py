@@ -32,6 +32,7 @@ def machine_findings() -> Iterator[Finding]:
     yield from _packages()
     yield from _processors()
     yield from _blas()
+    yield _loops()
     yield from _gpus()
     yield _folder("temporary files", tempfile.gettempdir())
 
@@ -139,6 +140,14 @@ def _blas() -> Iterator[Finding]:
         state = "warning" if one.threads > num_processors() else "ok"
         name = " ".join(filter(None, (one.name, one.version, one.architecture)))
         yield "blas", state, f"{name}, {one.threads} threads"
+
+
+def _loops() -> Finding:
+    from aexec import native
+
+    if native.loops is None:
+        return "loops in C", "warning", "none: some kernels are several times slower (docs/install.md)"
+    return "loops in C", "ok", native.loops.INSTRUCTIONS
 
 
 def _gpus() -> Iterator[Finding]:
