@@ -129,7 +129,7 @@ class Mixing(Grouping):
             return mixed
 
     def _accepted(self, class_func: Callable[..., Any], accepted: Any, seed: int | None) -> Any:
-        """Pairs of class and element, of which each is accepted with the probability of its class."""
+        """Pairs of class and element; each pair is kept with the probability of its class."""
 
         def with_probability(probabilities: Tensor, data: Any) -> Any:
             kind = class_func(*data) if isinstance(data, tuple) else class_func(data)

@@ -41,7 +41,7 @@ _SHORT_SECONDS = SLICE_SECONDS / 5
 
 _END = object()
 
-# Values of which an array is made that shares no memory with them.
+# An array made of a value of these types shares no memory with it.
 _WITHOUT_MEMORY = (list, tuple, int, float, complex, str, bytes, np.generic)
 
 
@@ -255,6 +255,6 @@ def _tensor(feed: FeedSpec) -> Callable[[Any], Any]:
         if isinstance(value, _WITHOUT_MEMORY) or not array.flags.writeable:
             return array
         check_inline(COPY_NS * array.nbytes)
-        return array.copy()  # whoever gave it may go on writing to it
+        return array.copy()  # the source may write to its own array later
 
     return convert

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from aexec.control_flow.function import TensorSpec
 from aexec.data.dataset import Dataset
@@ -38,7 +38,31 @@ def _read(
         return variant
 
 
-class TFRecordDataset(Dataset):
+class _StringsOfFiles(Dataset):
+    """The parts of files, each a string, as the op `_op` finds them.  Arguments as for `TFRecordDataset`."""
+
+    _op: ClassVar[str]
+
+    def __init__(
+        self,
+        filenames: Any,
+        compression_type: Any = None,
+        buffer_size: Any = None,
+        num_parallel_reads: Any = None,
+        name: str | None = None,
+    ) -> None:
+        def read_one(filename: Tensor) -> Any:
+            inputs = {
+                "filenames": filename,
+                "compression_type": compression_type or "",
+                "buffer_size": _BUFFER if buffer_size is None else buffer_size,
+            }
+            return self.made(self._op, inputs, _STRING, name=name)
+
+        super().__init__(_read(self.dialect.dataset_class, filenames, num_parallel_reads, read_one), _STRING)
+
+
+class TFRecordDataset(_StringsOfFiles):
     """The records of TFRecord files, each a string.
 
     Args:
@@ -48,45 +72,13 @@ class TFRecordDataset(Dataset):
         num_parallel_reads: files to read at once, by turns; by default one after another.
     """
 
-    def __init__(
-        self,
-        filenames: Any,
-        compression_type: Any = None,
-        buffer_size: Any = None,
-        num_parallel_reads: Any = None,
-        name: str | None = None,
-    ) -> None:
-        def read_one(filename: Tensor) -> Any:
-            inputs = {
-                "filenames": filename,
-                "compression_type": compression_type or "",
-                "buffer_size": _BUFFER if buffer_size is None else buffer_size,
-            }
-            return self.made("TFRecordDataset", inputs, _STRING, name=name)
-
-        super().__init__(_read(self.dialect.dataset_class, filenames, num_parallel_reads, read_one), _STRING)
+    _op = "TFRecordDataset"
 
 
-class TextLineDataset(Dataset):
+class TextLineDataset(_StringsOfFiles):
     """The lines of text files, without their ends.  Arguments as for `TFRecordDataset`."""
 
-    def __init__(
-        self,
-        filenames: Any,
-        compression_type: Any = None,
-        buffer_size: Any = None,
-        num_parallel_reads: Any = None,
-        name: str | None = None,
-    ) -> None:
-        def read_one(filename: Tensor) -> Any:
-            inputs = {
-                "filenames": filename,
-                "compression_type": compression_type or "",
-                "buffer_size": _BUFFER if buffer_size is None else buffer_size,
-            }
-            return self.made("TextLineDataset", inputs, _STRING, name=name)
-
-        super().__init__(_read(self.dialect.dataset_class, filenames, num_parallel_reads, read_one), _STRING)
+    _op = "TextLineDataset"
 
 
 class FixedLengthRecordDataset(Dataset):

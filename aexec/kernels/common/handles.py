@@ -105,10 +105,12 @@ def anonymous(c: OpKernelConstruction, kind: type[R], make: Callable[..., R], *,
 
 
 def delete_by_handle(c: OpKernelConstruction, kind: type) -> Compute:
-    """The compute callable of an op that takes a handle and a deleter, and deletes the resource of this class."""
+    """The compute callable of an op that takes a handle, then others or a deleter, and deletes its resource of this
+    class.
+    """
     c.need_context()
 
-    def compute(context: OpKernelContext, handle: Any, _: Any) -> None:
+    def compute(context: OpKernelContext, handle: Any, *_: Any) -> None:
         named = handle_from_tensor(handle, kind)
         context.resources.delete(named.container, named.name, kind)
 

@@ -41,7 +41,7 @@ def names_of(filenames: Any) -> list[bytes]:
 
 
 def piece_of(buffer_size: int) -> int:
-    """The bytes to read at a time for a `buffer_size`, of which 0 is the default."""
+    """The bytes to read at a time for a `buffer_size`; 0 stands for the default."""
     return buffer_size or DEFAULT_PIECE
 
 

@@ -1,4 +1,4 @@
-"""Datasets of what functions give: `GeneratorDataset`, of which a generator of the program is the usual source."""
+"""`GeneratorDataset`: functions make its elements.  They usually call a generator of the program."""
 
 from __future__ import annotations
 

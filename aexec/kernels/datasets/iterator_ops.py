@@ -7,9 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from google.protobuf.message import DecodeError
 
-from aexec import proto
 from aexec.framework import errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
@@ -22,13 +20,14 @@ from aexec.framework.state.resource_manager import (
 from aexec.framework.wire import variant
 from aexec.kernels.common.handles import anonymous, delete_by_handle
 from aexec.kernels.common.variants import boxed
-from aexec.kernels.datasets.arguments import ONE_DATASET, Called, text
+from aexec.kernels.datasets.arguments import ONE_DATASET, Called
+from aexec.kernels.datasets.string_handles import from_string_handle, to_string_handle
 from aexec.resources.datasets.dataset import Element, Pass, dataset_of
 from aexec.resources.datasets.iterator_position import IteratorPosition
 from aexec.resources.datasets.iterator_resource import IteratorResource, check_compatible
 from aexec.resources.optional_value import OptionalValue
 
-__all__ = ["checked_element", "handle_of_text"]
+__all__ = ["checked_element"]
 
 
 def _of(context: OpKernelContext, handle: Any) -> IteratorResource:
@@ -189,36 +188,12 @@ def dataset_cardinality(c: OpKernelConstruction) -> Compute:
 
 @kernel("IteratorToStringHandle", cost=0)
 def iterator_to_string_handle(c: OpKernelConstruction) -> Compute:
-    c.need_context()
-
-    def compute(context: OpKernelContext, handle: Any) -> Any:
-        _of(context, handle)
-        return boxed(handle_from_tensor(handle, IteratorResource).to_proto().SerializeToString())
-
-    return compute
-
-
-def handle_of_text(tensor: Any) -> Any:
-    """The handle that a string stands for.  Raises InvalidArgumentError for a string that is none."""
-    try:
-        message = proto.ResourceHandleProto.FromString(text(tensor, "string_handle"))
-    except DecodeError:
-        raise errors.InvalidArgumentError("Could not parse string_handle as a valid ResourceHandle") from None
-    return make_handle_tensor(ResourceHandle.from_proto(message))
+    return to_string_handle(c, IteratorResource)
 
 
 @kernel("IteratorFromStringHandle", "IteratorFromStringHandleV2", cost=0)
 def iterator_from_string_handle(c: OpKernelConstruction) -> Compute:
-    types, shapes = c.attr("output_types"), c.attr("output_shapes")
-    c.need_context()
-
-    def compute(context: OpKernelContext, tensor: Any) -> Any:
-        handle = handle_of_text(tensor)
-        found = _of(context, handle)
-        check_compatible(types, shapes, found.types, found.shapes)
-        return handle
-
-    return compute
+    return from_string_handle(c, IteratorResource)
 
 
 @kernel("IteratorGetDevice", "ExperimentalIteratorGetDevice", cost=0)

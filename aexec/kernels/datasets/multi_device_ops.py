@@ -10,12 +10,11 @@ from aexec.framework import errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.state.resource_manager import handle_from_tensor
-from aexec.kernels.common.handles import anonymous, shared
-from aexec.kernels.common.variants import boxed
+from aexec.kernels.common.handles import anonymous, delete_by_handle, shared
 from aexec.kernels.datasets.arguments import integer
-from aexec.kernels.datasets.iterator_ops import checked_element, handle_of_text
+from aexec.kernels.datasets.iterator_ops import checked_element
+from aexec.kernels.datasets.string_handles import from_string_handle, to_string_handle
 from aexec.resources.datasets.dataset import dataset_of
-from aexec.resources.datasets.iterator_resource import check_compatible
 from aexec.resources.datasets.multi_device_iterator import MultiDeviceIterator
 
 
@@ -41,13 +40,7 @@ def anonymous_multi_device_iterator(c: OpKernelConstruction) -> Compute:
 @kernel("DeleteMultiDeviceIterator", cost=0)
 def delete_multi_device_iterator(c: OpKernelConstruction) -> Compute:
     """Deletes the iterator; the handles of iterators of its shards only keep these alive until then."""
-    c.need_context()
-
-    def compute(context: OpKernelContext, handle: Any, *_: Any) -> None:
-        named = handle_from_tensor(handle, MultiDeviceIterator)
-        context.resources.delete(named.container, named.name, MultiDeviceIterator)
-
-    return compute
+    return delete_by_handle(c, MultiDeviceIterator)
 
 
 @kernel("MultiDeviceIteratorInit", cost=0)
@@ -81,24 +74,9 @@ def multi_device_iterator_get_next_from_shard(c: OpKernelConstruction) -> Comput
 
 @kernel("MultiDeviceIteratorToStringHandle", cost=0)
 def multi_device_iterator_to_string_handle(c: OpKernelConstruction) -> Compute:
-    c.need_context()
-
-    def compute(context: OpKernelContext, handle: Any) -> Any:
-        _of(context, handle)
-        return boxed(handle_from_tensor(handle, MultiDeviceIterator).to_proto().SerializeToString())
-
-    return compute
+    return to_string_handle(c, MultiDeviceIterator)
 
 
 @kernel("MultiDeviceIteratorFromStringHandle", cost=0)
 def multi_device_iterator_from_string_handle(c: OpKernelConstruction) -> Compute:
-    types, shapes = c.attr("output_types"), c.attr("output_shapes")
-    c.need_context()
-
-    def compute(context: OpKernelContext, tensor: Any) -> Any:
-        handle = handle_of_text(tensor)
-        found = _of(context, handle)
-        check_compatible(types, shapes, found.types, found.shapes)
-        return handle
-
-    return compute
+    return from_string_handle(c, MultiDeviceIterator)

@@ -30,7 +30,7 @@ def _check_rows(batch: Element) -> int:
 
 
 class _Split(DatasetIterator):
-    """Each batch of the input in `parts` batches of equal size, of which the last ones may be smaller or empty."""
+    """Cuts each batch of the input into `parts` batches of equal size; the last ones may be smaller or empty."""
 
     __slots__ = ("_parts", "_ready", "_source")
 

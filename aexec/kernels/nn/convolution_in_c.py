@@ -70,8 +70,8 @@ def forward(x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue | None) 
 
     def piece(i: int) -> None:
         images, part = cuts[i]
+        size = part.stop - part.start
         for n in range(images.start, images.stop):
-            size = part.stop - part.start
             loops.convolve(x[n], kernel, out[n, part], _scratch(loops), windows, depth, filters, part.start, size)
         apply_in_blocks(out[images, part], epilogue, (images.start * rows + part.start) * columns)
 

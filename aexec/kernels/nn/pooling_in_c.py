@@ -40,8 +40,7 @@ def max_pool(x: Any, layout: Layout) -> Any:
     if loops is None or windows is None:
         return None
     channels, out = x.shape[3], np.empty(layout.output, x.dtype)
-    bytes_per_pixel = channels * out.itemsize
-    cuts = blocks(len(x), layout.spec, bytes_per_pixel, _PIECE // layout.size * out.itemsize)
+    cuts = blocks(len(x), layout.spec, channels, _PIECE // layout.size)
 
     def piece(i: int) -> None:
         images, rows = cuts[i]

@@ -21,9 +21,8 @@ from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import shape_text
 from aexec.framework.waiting.intra_op import in_pieces
 from aexec.kernels.common.array_module import at
+from aexec.kernels.nn import pooling_in_c
 from aexec.kernels.nn.pooling import Layout, Pool, Pool2D, Pool3D, lowest, pool_cost, window_cost
-from aexec.kernels.nn.pooling_in_c import add_max_pool_grad
-from aexec.kernels.nn.pooling_in_c import max_pool as max_pool_in_c
 from aexec.kernels.nn.window_reduction import maxima, sums
 
 __all__: list[str] = []
@@ -50,7 +49,7 @@ MakePool = Callable[..., Pool]
 def max_over_windows(xp: Any, x: Any, pool: Pool) -> Any:
     """Return the maximum of each window.  NaN is ignored, and nothing is below the lowest finite number."""
     layout, low = pool.windows(x.shape, centred=pool.spatial == 3), x.dtype.type(lowest(x.dtype))
-    found = max_pool_in_c(x, layout) if xp is np else None
+    found = pooling_in_c.max_pool(x, layout) if xp is np else None
     if found is not None:
         return found
     out = maxima(xp, x, layout, low)
@@ -173,7 +172,7 @@ def _max_pool_grad(xp: Any, x: Any, grad: Any, pool: Pool) -> Any:
 
 def _add_max_pool_grad(xp: Any, x: Any, grad: Any, layout: Layout, out: Any) -> None:
     """Write the gradients of the first maximum of each window into `out`, of the input's shape; zeros elsewhere."""
-    if xp is np and add_max_pool_grad(x, grad, layout, out):
+    if xp is np and pooling_in_c.add_max_pool_grad(x, grad, layout, out):
         return
     best, has_nan = _maximum(xp, x, layout)
     blocks = layout.side_by_side(x)

@@ -29,7 +29,7 @@ _MAX_KEYS = 100
 _FETCH_SECONDS = 10.0
 # The least time between two fetches, however many tokens name an unknown key; and the time until the next try.
 _PAUSE_SECONDS = 10.0
-# Keys that could not be fetched for so many refreshes are not believed any more.
+# After this many refresh periods without a fetch the keys are not trusted any more.
 _STALE = 12
 _RSA_BITS = (2048, 8192)
 _OF_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")

@@ -11,7 +11,7 @@ from aexec.hosting import is_loopback
 
 __all__ = ["JwtRules", "is_url", "jwt_rules"]
 
-# Asymmetric ones alone: with the others whoever can check a token can make one.
+# Only asymmetric ones: with a symmetric one, the key that checks a token can also make one.
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 _SCOPES = ("run", "manage", "admin")
 

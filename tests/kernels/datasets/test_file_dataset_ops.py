@@ -24,7 +24,7 @@ from tests.kernels.datasets.dataset_graphs import DatasetGraph
 
 
 class SlowFile:
-    """Stands for a file with two lines, the second of which is read when the test says so.
+    """Stands for a file with two lines.  The second is read when the test says so.
 
     Attributes:
         reading: the second line is being read.
