@@ -180,7 +180,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _page_of(address: str) -> str:
-    """Return an address that a browser on this machine can open: one for all addresses is none."""
+    """Return an address that a browser on this machine can open: localhost for a server that listens on all."""
     return address.replace("//0.0.0.0:", "//localhost:").replace("//[::]:", "//localhost:")
 
 
