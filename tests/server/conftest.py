@@ -21,7 +21,7 @@ from aexec_server.connections.guarded_connection import guarded
 from aexec_server.core.server_state import Server
 from aexec_server.handlers.direct_runs import DirectRuns
 from aexec_server.hosts.relay import Relay, Upstream, UpstreamConnection
-from aexec_server.sessions.store import HostedSession
+from aexec_server.sessions.hosted_session import HostedSession
 from aiohttp import ClientResponse, ClientSession, TCPConnector, web
 from aiohttp.test_utils import TestClient, TestServer
 

@@ -33,7 +33,7 @@ from aexec_server.clients.callers import Caller
 from aexec_server.clients.client_shares import ClientShares
 from aexec_server.requests.run_request import DEFAULT_PRIORITY
 from aexec_server.requests.run_table import Run
-from aexec_server.sessions.store import HostedSession
+from aexec_server.sessions.hosted_session import HostedSession
 from aexec_server.settings.server_config import ServerConfig
 
 __all__ = ["Admission", "AdmissionStatistics", "BatchSlot", "OverloadError"]

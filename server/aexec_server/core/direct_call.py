@@ -14,7 +14,7 @@ from aexec_server.clients.callers import Caller
 from aexec_server.requests.run_request import RunRequest
 from aexec_server.requests.run_response import Answer
 from aexec_server.requests.served_call import ServedCall
-from aexec_server.sessions.store import HostedSession
+from aexec_server.sessions.hosted_session import HostedSession
 
 __all__ = ["DirectCall", "DirectRun", "MakeDirectCall"]
 

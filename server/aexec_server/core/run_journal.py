@@ -12,7 +12,7 @@ from aexec.hosting import op_of, self_nanos
 from aexec_server.core.spans import Spans
 from aexec_server.handles import shortened
 from aexec_server.requests.run_table import Run
-from aexec_server.sessions.store import HostedSession
+from aexec_server.sessions.hosted_session import HostedSession
 from aexec_server.watching.metrics import CancelCause, Metrics
 from aexec_server.watching.server_log import log_fields
 from aexec_server.watching.trace_context import new_trace_id

@@ -23,8 +23,9 @@ from aexec_server.models.model_repository import ModelRepository
 from aexec_server.models.model_upload import ModelUploads
 from aexec_server.models.models import ModelRegistry
 from aexec_server.sessions.durable_sessions import DurableSessions
+from aexec_server.sessions.hosted_session import HostedSession
 from aexec_server.sessions.queue_sizes import QueueSizes
-from aexec_server.sessions.store import HostedSession, SessionStore
+from aexec_server.sessions.store import SessionStore
 from aexec_server.settings.server_config import ServerConfig
 from aexec_server.watching.activity import Activity, OtherProcesses
 from aexec_server.watching.figure_history import FigureHistory

@@ -31,7 +31,7 @@ from aexec_server.handlers.status import describe_status
 from aexec_server.http import bodies
 from aexec_server.requests.run_events import EVENT_HEADERS, framed, media_of_events
 from aexec_server.requests.run_stream import PING_SECONDS
-from aexec_server.sessions.store import HostedSession
+from aexec_server.sessions.hosted_session import HostedSession
 
 __all__ = ["routes"]
 

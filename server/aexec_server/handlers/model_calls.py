@@ -22,7 +22,7 @@ from aexec_server.requests.run_request import RunRequest
 from aexec_server.requests.run_response import Answer, tensors_response
 from aexec_server.requests.run_table import Run
 from aexec_server.requests.served_call import AnswerForm, ServedCall
-from aexec_server.sessions.store import HostedSession
+from aexec_server.sessions.hosted_session import HostedSession
 
 __all__ = ["DirectModelCall", "ModelRequest", "Read", "execute_model_run", "model_names", "run_model"]
 

@@ -60,7 +60,7 @@ from aexec_server.requests.run_response import (
 )
 from aexec_server.requests.run_table import Run, check_run_id, run_key
 from aexec_server.requests.tensors import size_of
-from aexec_server.sessions.store import HostedSession
+from aexec_server.sessions.hosted_session import HostedSession
 
 __all__ = ["PartialRuns", "asked_by_setup", "routes"]
 

@@ -29,7 +29,7 @@ from aexec_server.requests.run_request import read_timeout
 from aexec_server.requests.run_response import answer_bytes, check_answer_size, tensors_response
 from aexec_server.requests.tensor_bodies import TensorBody, TensorMessage, check_form, tensors_text, wants_binary
 from aexec_server.requests.tensors import size_of, write_ns
-from aexec_server.sessions.store import HostedSession
+from aexec_server.sessions.hosted_session import HostedSession
 
 __all__ = [
     "check_count",

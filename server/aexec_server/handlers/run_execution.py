@@ -31,7 +31,7 @@ from aexec_server.requests.run_table import Run, StartedRun
 from aexec_server.requests.run_traces import Phases
 from aexec_server.requests.served_call import ServedCall
 from aexec_server.requests.tensors import arrays_of_their_own, size_of
-from aexec_server.sessions.store import HostedSession
+from aexec_server.sessions.hosted_session import HostedSession
 
 __all__ = ["RunExecution", "run_options"]
 

@@ -59,7 +59,7 @@ from aexec_server.requests.run_response import (
 )
 from aexec_server.requests.run_table import RUN_ID, Run, StartedRun, check_run_id, run_key
 from aexec_server.requests.served_call import ServedCall
-from aexec_server.sessions.store import HostedSession
+from aexec_server.sessions.hosted_session import HostedSession
 from aexec_server.watching.trace_context import trace_of
 
 __all__ = ["RUN_HANDLERS", "RunHandlers", "routes"]

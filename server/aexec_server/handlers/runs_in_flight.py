@@ -22,7 +22,7 @@ from aexec_server.requests.run_events import media_of_events, write_events
 from aexec_server.requests.run_stream import RunStream
 from aexec_server.requests.run_table import Run, check_run_id, run_key
 from aexec_server.requests.run_traces import Phases
-from aexec_server.sessions.store import HostedSession
+from aexec_server.sessions.hosted_session import HostedSession
 
 __all__ = ["RunsInFlight", "cancel_run", "routes"]
 

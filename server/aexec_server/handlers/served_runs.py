@@ -22,7 +22,7 @@ from aexec_server.handlers.run_execution import RunExecution, run_options
 from aexec_server.requests.run_request import RunRequest
 from aexec_server.requests.run_table import Run, StartedRun
 from aexec_server.requests.served_call import ServedCall
-from aexec_server.sessions.store import HostedSession
+from aexec_server.sessions.hosted_session import HostedSession
 from aexec_server.watching.trace_context import new_trace_id
 
 __all__ = ["ServedRuns"]

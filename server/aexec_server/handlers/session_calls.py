@@ -29,9 +29,10 @@ from aexec_server.http.json_text import value_pieces
 from aexec_server.http.keyed_answer import KeyedAnswer
 from aexec_server.http.request_preferences import read_key, refuse_preferences
 from aexec_server.requests.run_request import read_names
+from aexec_server.sessions.hosted_session import HostedSession
 from aexec_server.sessions.session_limits import read_limits
+from aexec_server.sessions.session_maker import NewSession
 from aexec_server.sessions.signatures import describe_signatures, signatures_ns
-from aexec_server.sessions.store import HostedSession, NewSession
 from aexec_server.settings.message_scan import MessageLimits
 
 __all__ = ["check_handle", "describe_session", "listed_sessions", "routes", "session_pieces"]
@@ -191,7 +192,7 @@ class _Handlers:
             if type(expected) is not int:
                 raise bodies.expected('"current_graph_version" must be an integer', expected)
             graph_def = await bodies.beside(nanoseconds, _graph_def, fields, self.limits)
-        await bodies.beside(nanoseconds, self.sessions.check_graph, graph_def)
+        await bodies.beside(nanoseconds, self.sessions.maker.check_graph, graph_def)
         if version is not None and expected != version:
             raise errors.InvalidArgumentError('"current_graph_version" is not that of the address')
         new = await hosted.extend(graph_def, expected)

@@ -28,7 +28,7 @@ from aexec_server.http.request_preferences import refuse_preferences
 from aexec_server.requests.run_response import JSON_LENGTH
 from aexec_server.requests.tensor_bodies import TensorBody
 from aexec_server.requests.tensors import binary_parts, binary_size, check_v2_form, size_of, v2_pieces, write_ns
-from aexec_server.sessions.store import HostedSession
+from aexec_server.sessions.hosted_session import HostedSession
 
 __all__ = ["DEFAULT_NAME", "found_tensor", "message_pieces", "routes", "tensor_pieces"]
 

@@ -30,7 +30,8 @@ from aexec_server.http import bodies
 from aexec_server.models.model_statistics import ModelStatistics
 from aexec_server.requests.run_request import read_json
 from aexec_server.requests.run_table import RunTable
-from aexec_server.sessions.store import HostedSession, SessionStore
+from aexec_server.sessions.hosted_session import HostedSession
+from aexec_server.sessions.store import SessionStore
 from aexec_server.settings.model_source import (
     Batching,
     GraphSource,
@@ -350,8 +351,8 @@ class ModelRegistry:
                 session,
                 None,
                 self._config.clock,
-                rules=self._sessions.rules_for_models(by_admin=False),
-                rules_for_admins=self._sessions.rules_for_models(by_admin=True),
+                rules=self._sessions.maker.rules_for_models(by_admin=False),
+                rules_for_admins=self._sessions.maker.rules_for_models(by_admin=True),
                 runs=model.runs,
             )
             hosted.listed = True
@@ -372,7 +373,7 @@ class ModelRegistry:
         cluster, delegates, pixels = self._config.cluster, self._config.delegates, self._config.max_image_pixels
         if cluster is not None:
             config = aexec.SessionConfig(check_feed_shapes=False, replicated=True, max_image_pixels=pixels)
-            config = config if trusted else self._sessions.limited(config)
+            config = config if trusted else self._sessions.maker.limited(config)
             return await session_on_cluster(loaded, cluster, config, self._config.cluster_security)
         config = aexec.SessionConfig(
             check_feed_shapes=False,
@@ -382,11 +383,11 @@ class ModelRegistry:
             printed_bytes=self._config.print_rate,
         )
         if not trusted:
-            config = self._sessions.limited(config)
+            config = self._sessions.maker.limited(config)
         return await run_in_thread(aexec.Session, loaded, "", config, on_cancel=OnCancel.WAIT)
 
     def _check_graph(self, graph: aexec.Graph) -> None:
-        self._sessions.check_graph(graph.to_graph_def())
+        self._sessions.maker.check_graph(graph.to_graph_def())
 
     def _name(self, model: Model) -> None:
         """Give the newest version the model's name."""

@@ -52,8 +52,8 @@ from aexec_server.protocols.inference_settings import (
 )
 from aexec_server.requests.run_events import as_they_come, media_of_events
 from aexec_server.requests.run_request import parse_header_length, read_ns
+from aexec_server.sessions.hosted_session import HostedSession
 from aexec_server.sessions.signatures import signatures_ns
-from aexec_server.sessions.store import HostedSession
 
 __all__ = ["routes"]
 

@@ -37,8 +37,8 @@ from aexec_server.protocols.serving_request import (
     read_predict,
 )
 from aexec_server.requests.run_request import read_ns
+from aexec_server.sessions.hosted_session import HostedSession
 from aexec_server.sessions.signatures import signatures_ns
-from aexec_server.sessions.store import HostedSession
 
 __all__ = ["routes"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aexec import errors
-from aexec_server.sessions.store import HostedSession
+from aexec_server.sessions.hosted_session import HostedSession
 
 __all__ = ["refuse_durable"]
 

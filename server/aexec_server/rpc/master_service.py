@@ -23,7 +23,8 @@ from aexec_server.rpc.durable_by_rpc import refuse_durable
 from aexec_server.rpc.method import Call, Method
 from aexec_server.rpc.rpc_callables import RpcCallables
 from aexec_server.rpc.rpc_run_steps import RpcRunSteps
-from aexec_server.sessions.store import HostedSession, NewSession
+from aexec_server.sessions.hosted_session import HostedSession
+from aexec_server.sessions.session_maker import NewSession
 
 __all__ = ["master_methods"]
 
@@ -111,7 +112,7 @@ class _Master:
         )
         with self._changeable(message.session_handle, call).in_use() as hosted:
             nanoseconds = len(data) / loop_budget.NODE_BYTES * loop_budget.IMPORT_NODE_NS
-            await bodies.beside(nanoseconds, self._sessions.check_graph, graph_def)
+            await bodies.beside(nanoseconds, self._sessions.maker.check_graph, graph_def)
             try:
                 version = await hosted.extend(graph_def, message.current_graph_version)
             except errors.FailedPreconditionError as error:

@@ -22,7 +22,7 @@ from aexec_server.requests.run_response import Answer
 from aexec_server.requests.run_table import Run
 from aexec_server.requests.served_call import AnswerForm
 from aexec_server.rpc.method import Call
-from aexec_server.sessions.store import HostedSession
+from aexec_server.sessions.hosted_session import HostedSession
 
 __all__ = ["RpcCallables"]
 

@@ -18,7 +18,7 @@ from aexec_server.requests.run_request import RunRequest
 from aexec_server.requests.run_response import is_soon_written, message_answer
 from aexec_server.requests.run_table import Run
 from aexec_server.rpc.method import Call
-from aexec_server.sessions.store import HostedSession
+from aexec_server.sessions.hosted_session import HostedSession
 
 __all__ = ["RpcRunSteps"]
 

@@ -30,7 +30,7 @@ from aexec_server.requests.tensor_bodies import ordered_tensors
 from aexec_server.requests.tensors import size_of, write_ns
 from aexec_server.rpc.durable_by_rpc import refuse_durable
 from aexec_server.rpc.method import Call
-from aexec_server.sessions.store import HostedSession
+from aexec_server.sessions.hosted_session import HostedSession
 
 __all__ = ["SessionContents", "json_answer"]
 

@@ -29,8 +29,9 @@ from aexec_server.rpc.first_text import first_text
 from aexec_server.rpc.method import Call, Method
 from aexec_server.rpc.rpc_run_steps import RpcRunSteps
 from aexec_server.rpc.session_contents import SessionContents, json_answer
+from aexec_server.sessions.hosted_session import HostedSession
+from aexec_server.sessions.session_maker import NewSession
 from aexec_server.sessions.signatures import signatures_ns
-from aexec_server.sessions.store import HostedSession, NewSession
 
 __all__ = ["RUN_ID", "SERVICE", "TIMEOUT", "session_methods"]
 
@@ -113,7 +114,7 @@ class _Sessions:
         )
         with self._changeable(message.session_handle, call).in_use() as hosted:
             nanoseconds = len(data) / loop_budget.NODE_BYTES * loop_budget.IMPORT_NODE_NS
-            await bodies.beside(nanoseconds, self._sessions.check_graph, graph_def)
+            await bodies.beside(nanoseconds, self._sessions.maker.check_graph, graph_def)
             version = await hosted.extend(graph_def, message.current_graph_version)
         return proto.ExtendSessionResponse(new_graph_version=version)
 

@@ -24,8 +24,10 @@ from aexec_server.durable.state_store import StateLimits, StateStore
 from aexec_server.durable.stored_session import SessionFacts, StoredSession, WrittenSession
 from aexec_server.handles import shortened
 from aexec_server.http.idempotency import AnsweredOnce
+from aexec_server.sessions.hosted_session import HostedSession
 from aexec_server.sessions.session_limits import SessionLimits
-from aexec_server.sessions.store import HostedSession, NewSession, SessionStore
+from aexec_server.sessions.session_maker import NewSession
+from aexec_server.sessions.store import SessionStore
 from aexec_server.settings.server_config import ServerConfig
 
 __all__ = ["DurableSessions", "make_store"]
@@ -189,7 +191,7 @@ class DurableSessions:
         """
         for graph in stored.graphs[1:]:
             extension = proto.FlatGraphDef.FromString(graph)
-            await asyncio.to_thread(self._sessions.check_graph, extension)
+            await asyncio.to_thread(self._sessions.maker.check_graph, extension)
             await hosted.extend(extension, None)
         try:
             await asyncio.to_thread(restore_session, hosted.session, stored.records, stored.kept, stored.next_tensor)

@@ -12,7 +12,7 @@ from aexec_server.clients.callers import ANYONE
 from aexec_server.core import admission
 from aexec_server.core.admission import Admission, AdmissionStatistics, BatchSlot
 from aexec_server.requests.run_table import Run
-from aexec_server.sessions.store import HostedSession
+from aexec_server.sessions.hosted_session import HostedSession
 from aexec_server.settings.server_config import ServerConfig
 
 from aexec import errors

@@ -18,7 +18,7 @@ from aexec_server.handlers.direct_runs import DirectRuns, Fate
 from aexec_server.handlers.runs import RunHandlers
 from aexec_server.http import json_text
 from aexec_server.models.models import ModelVersion
-from aexec_server.sessions.store import HostedSession
+from aexec_server.sessions.hosted_session import HostedSession
 from aexec_server.settings.server_config import ServerConfig
 from aiohttp import web
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from aexec_server.handles import shortened
-from aexec_server.sessions import store
+from aexec_server.sessions import graph_reclaimer, session_maker
 from google.protobuf import json_format
 
 import aexec
@@ -440,9 +440,13 @@ async def test_large_graph_is_out_of_the_collectors_sight_until_it_is_deleted(
 ) -> None:
     """What these functions do, which here would do nothing, is shown by `tests/framework/memory/heap_cases.py`."""
     called: list[str] = []
-    monkeypatch.setattr(store, "_COLLECT_AFTER", 0.0)
-    for name in ("keep_large", "drop_large", "collect_garbage"):
-        monkeypatch.setattr(store, name, lambda name=name: called.append(name))
+    monkeypatch.setattr(graph_reclaimer, "_COLLECT_AFTER", 0.0)
+    for module, name in (
+        (session_maker, "keep_large"),
+        (graph_reclaimer, "drop_large"),
+        (graph_reclaimer, "collect_garbage"),
+    ):
+        monkeypatch.setattr(module, name, lambda name=name: called.append(name))
     handle = await api.create(large_graph())
     assert called == ["keep_large"] and gc.isenabled()
     graph = weakref.ref(api.hosted(handle).session.graph)
