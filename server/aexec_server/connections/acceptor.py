@@ -7,6 +7,7 @@ clients that come at once would wait for seconds.  `listening.py` has the socket
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import logging
 import socket
@@ -99,7 +100,8 @@ class Acceptor:
         self._new_connection = new_connection
         self._tls = tls
         self._handshake_seconds = None if tls is None else handshake_seconds
-        self._beginning: set[asyncio.Task[None]] = set()
+        # The tasks that begin connections; each ends when its connection's `connection_made` has been called.
+        self._beginning: dict[asyncio.Task[None], socket.socket] = {}
         self._retries: set[asyncio.TimerHandle] = set()
         for listening in self._sockets:
             listening.setblocking(False)
@@ -128,8 +130,8 @@ class Acceptor:
             self._retries.add(self._loop.call_later(_RETRY_SECONDS, self._listen, listening))
             return False
         task = self._loop.create_task(self._begin(connection))
-        self._beginning.add(task)
-        task.add_done_callback(self._beginning.discard)
+        self._beginning[task] = connection
+        task.add_done_callback(self._beginning.pop)
         return True
 
     async def _begin(self, connection: socket.socket) -> None:
@@ -162,8 +164,13 @@ class Acceptor:
     def close(self) -> None:
         """Stop accepting.  Open connections go on, except those in a TLS handshake."""
         self._stop_listening()
-        for task in self._beginning:
-            task.cancel()
+        if self._tls is None:
+            return
+        # Cancelling the task would be wrong: if the protocol's `connection_made` has been called already, uvloop closes
+        # the connection without calling `connection_lost`.
+        for connection in self._beginning.values():
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def _stop_listening(self) -> None:
         for retry in self._retries:

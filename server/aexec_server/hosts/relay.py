@@ -71,6 +71,8 @@ class Upstream:
         """Return a new connection.  Raises OSError."""
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_unix_connection(lambda: UpstreamConnection(self), self.path)
+        if connection.lost:
+            raise ConnectionResetError
         return connection
 
     async def connect_ahead(self) -> None:
@@ -79,7 +81,9 @@ class Upstream:
             self.give_back(await self.connect())
 
     def give_back(self, connection: UpstreamConnection) -> None:
-        """Make a connection idle that has carried its request."""
+        """Make a connection idle that has carried its request, unless it is lost."""
+        if connection.lost:
+            return
         if len(self._idle) < _MAX_IDLE:
             self._idle.append(connection)
         else:
@@ -108,12 +112,14 @@ class UpstreamConnection(asyncio.Protocol):
         upstream: the upstream that it is connected to.
         begun: True once a part of the answer was passed on to the client.
         keep_alive: True if it may carry another request after this answer.
+        lost: True once the connection is lost: nothing may be written to it, and no further event comes.
     """
 
     def __init__(self, upstream: Upstream) -> None:
         self.upstream = upstream
         self.begun = False
         self.keep_alive = True
+        self.lost = False
         self._client: ClientConnection | None = None
         self._method = b""
         self._raw = False
@@ -226,6 +232,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._client.resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
+        self.lost = True
         client = self._client
         if client is None:
             self.upstream.forget(self)
@@ -256,6 +263,7 @@ class ClientConnection(asyncio.Protocol):
         self._last_answer = False  # True once the client was told that no other request may follow
         self._upstream: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
+        self._lost = False  # True once the connection is lost; `is_closing` of a TLS transport does not tell
         self._raw = False
         self._held = b""  # received bytes that were not passed on
         self._holding_back = False  # True while reading is paused because of `_held`
@@ -310,8 +318,8 @@ class ClientConnection(asyncio.Protocol):
             if self._raw and self._upstream is not None:
                 self._upstream.write(data)
                 return
-            if self._receiving:
-                data = self._pass_body(data)
+            if self._receiving and self._upstream is not None:
+                data = self._pass_body(data, self._upstream)
             elif self._request is not None:
                 self._hold(data)
                 return
@@ -382,7 +390,7 @@ class ClientConnection(asyncio.Protocol):
         finally:
             upstream.connecting -= 1
         self._connecting = None
-        if self._transport.is_closing():
+        if self._is_gone:
             upstream.give_back(connection)
             return
         data, self._held = self._held, b""
@@ -411,8 +419,8 @@ class ClientConnection(asyncio.Protocol):
         connection.write(data[: request.size] + passed)
         return data[taken:]
 
-    def _pass_body(self, data: bytes) -> bytes:
-        assert self._request is not None and self._request.body is not None and self._upstream is not None
+    def _pass_body(self, data: bytes, upstream: UpstreamConnection) -> bytes:
+        assert self._request is not None and self._request.body is not None
         body = self._request.body
         try:
             passed, taken = body.take(data)
@@ -420,7 +428,7 @@ class ClientConnection(asyncio.Protocol):
             self._refuse_body(error)
             return b""
         if passed:
-            self._upstream.write(passed)
+            upstream.write(passed)
         if body.ended:
             self._receiving = False
             if self._answered:
@@ -447,7 +455,12 @@ class ClientConnection(asyncio.Protocol):
         if self._upstream is not None:
             self._upstream.resume_reading()
 
+    @property
+    def _is_gone(self) -> bool:
+        return self._lost or self._transport.is_closing()
+
     def connection_lost(self, error: Exception | None) -> None:
+        self._lost = True
         self._relay.table.remove(self)
         if self._upstream is not None:
             self._upstream.abandon()
@@ -516,7 +529,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _refuse(self, error: errors.OpError) -> None:
         """Answer in the upstream's place, and close the connection."""
-        if self._transport.is_closing():
+        if self._is_gone:
             return
         self._upstream = None
         self._held = b""

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,8 +15,9 @@ import pytest
 from aexec_server import ServerConfig
 from aexec_server.connections import acceptor
 from aexec_server.connections.acceptor import Acceptor, tcp_sockets, unix_socket
+from aexec_server.connections.tls import ServerTls
 
-from tests.server.connections.test_tls import Authority, ServerTls
+from tests.server.connections.test_tls import Authority
 from tests.server.connections.test_tls import authority as authority  # a fixture
 from tests.support.waiting import until
 
@@ -172,3 +173,61 @@ async def test_socket_from_which_new_connections_are_kept_takes_those_that_wait(
         with accepting([own]):
             await until(lambda: Greeter.greeted == 1)
             assert late.connect_ex(own.getsockname()) == errno.EALREADY
+
+
+class Answering(asyncio.Protocol):
+    """Closes the acceptor when a request comes, and answers some turns of the loop later."""
+
+    def __init__(self, close: Callable[[], None]) -> None:
+        self._close = close
+        self.lost = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._close()
+        asyncio.get_running_loop().call_later(0.01, self._transport.write, data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost.set()
+
+
+async def answered_after_the_end() -> None:
+    sockets = await tcp_sockets("127.0.0.1", 0)
+    with clients(sockets[0].getsockname(), 3) as waiting:
+        for client in waiting:
+            client.sendall(b"request")  # uvloop reads it before the task that began the connection goes on
+        made: list[Answering] = []
+        taking = Acceptor(sockets, lambda: made.append(Answering(taking.close)) or made[-1])  # type: ignore[func-returns-value]
+        await until(lambda: len(made) == len(waiting))
+        for client in waiting:
+            client.setblocking(False)
+            assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 10), 5) == b"request"
+            client.close()
+        for one in made:
+            await asyncio.wait_for(one.lost.wait(), 5)
+
+
+async def test_connection_that_has_begun_goes_on_when_no_more_are_accepted() -> None:
+    await answered_after_the_end()
+
+
+def test_connection_that_has_begun_goes_on_on_uvloop() -> None:
+    """uvloop closes a connection without `connection_lost` if the task that begins it is cancelled."""
+    pytest.importorskip("uvloop").run(answered_after_the_end())
+
+
+async def test_handshake_ends_when_no_more_are_accepted(authority: Authority) -> None:
+    tls = await asyncio.to_thread(ServerTls, ServerConfig(tls_cert=authority.cert, tls_key=authority.key))
+    sockets = await tcp_sockets("127.0.0.1", 0)
+    address = sockets[0].getsockname()
+    with accepting(sockets, tls=tls.context, handshake_seconds=100.0) as taking:
+        reader, writer = await asyncio.open_connection(*address)
+        await until(lambda: taking._beginning)
+        taking.close()
+        with contextlib.suppress(ConnectionError):
+            assert not await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        await until(lambda: not taking._beginning)
+    assert not Greeter.greeted
