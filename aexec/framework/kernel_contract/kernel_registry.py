@@ -119,16 +119,16 @@ class KernelRegistration:
         return made
 
     def _cost_of_node(self, c: OpKernelConstruction) -> Cost:
-        cost = self.cost
-        if isinstance(cost, AttrCost):
-            return cost.of_node(c.op_def, c.attrs)
+        by_attrs = isinstance(self.cost, AttrCost)
+        cost = self.cost.of_node(c.op_def, c.attrs) if isinstance(self.cost, AttrCost) else self.cost
         paddings = c.attrs.get("explicit_paddings")
         if paddings and callable(cost):
             return PaddedCost(cost, paddings)
-        dilations = c.attrs.get("dilations")
-        if dilations and callable(cost) and max(dilations) > 1 and c.attrs.get("padding") == b"SAME":
-            return DilatedCost(cost, dilations)
-        return cost if callable(cost) or not cost or not broadcasts(c.op) else Broadcast(cost)
+        if by_attrs or (callable(cost) and not _pads_for_dilations(c)):
+            return cost
+        if callable(cost):
+            return DilatedCost(cost, c.attrs["dilations"])
+        return cost if not cost or not broadcasts(c.op) else Broadcast(cost)
 
     def check_host_memory(self, op_def: OpDef) -> None:
         """Raise InvalidArgumentError if it keeps arguments in host memory that its op does not have."""
@@ -159,6 +159,10 @@ class KernelRegistration:
             listed = ", ".join(d.enum_name for d in sorted(allowed, key=lambda d: d.enum))
             text += f"; {name} in [{listed}]"
         return text
+
+
+def _pads_for_dilations(c: OpKernelConstruction) -> bool:
+    return max(c.attrs.get("dilations") or (1,)) > 1 and c.attrs.get("padding") == b"SAME"
 
 
 Filter = Callable[[KernelRegistration], bool]

@@ -20,7 +20,7 @@ from aexec.kernels.datasets.arguments import Made, flag, integer, text
 from aexec.kernels.datasets.file_dataset_ops import names_of, of_files, piece_of
 from aexec.kernels.parsing.number_ops import check_default, number_parser
 from aexec.resources.datasets.dataset import Element
-from aexec.resources.datasets.file_elements import OpenFile, Outcome
+from aexec.resources.datasets.file_elements import Outcome
 
 
 class _Column:
@@ -164,7 +164,6 @@ def csv_dataset(c: OpKernelConstruction) -> Compute:
             compression=_compression(compression_type),
             has_header=flag(header, "header"),
         )
-        files: list[OpenFile] = [partial(elements, name) for name in names]
-        return of_files(c, types, made.shapes, files, piece_of(size))
+        return of_files(c, types, made.shapes, lambda: (partial(elements, name) for name in names), piece_of(size))
 
     return compute

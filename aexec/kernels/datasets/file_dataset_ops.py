@@ -26,18 +26,22 @@ from aexec.kernels.datasets.arguments import integer, text
 from aexec.resources.datasets.dataset import Elements
 from aexec.resources.datasets.file_elements import DEFAULT_PIECE, FileElements, OpenFile, Outcome
 
-__all__ = ["names_of", "of_files", "piece_of"]
+__all__ = ["Files", "names_of", "of_files", "piece_of"]
 
 # The dataset of a file's records.
 Records = Callable[[bytes], Iterable[bytes]]
+# Begins a pass through files: opens each of them.
+Files = Callable[[], Iterator[OpenFile]]
 
 
-def names_of(filenames: Any) -> list[bytes]:
-    """The file names of an argument, a scalar or a vector.  Raises InvalidArgumentError for another shape."""
+def names_of(filenames: Any) -> Any:
+    """The file names of an argument, a scalar or a vector, as a view [n].
+
+    There may be millions: a list of them would hold the event loop.  Raises InvalidArgumentError for another shape.
+    """
     if filenames.ndim > 1:
         raise errors.InvalidArgumentError("`filenames` must be a scalar or a vector.")
-    names: list[bytes] = filenames.reshape(-1).tolist()
-    return names
+    return filenames.reshape(-1)
 
 
 def piece_of(buffer_size: int) -> int:
@@ -56,25 +60,25 @@ def of_files(
     c: OpKernelConstruction,
     types: tuple[dtypes.DType, ...],
     shapes: tuple[PartialTensorShape, ...],
-    files: list[OpenFile],
+    files: Files,
     piece: int,
 ) -> Any:
     """The node's output: a dataset of the elements of files.
 
     Args:
         types, shapes: of an element's components.
-        files: opens each of the files.
+        files: goes through the files.
         piece: the bytes to read at a time.
     """
-    return boxed(Elements(c.name, types, shapes, lambda one: FileElements(one, iter(files), piece)))
+    return boxed(Elements(c.name, types, shapes, lambda one: FileElements(one, files(), piece)))
 
 
-def _of_records(c: OpKernelConstruction, files: list[OpenFile], buffer_size: int) -> Any:
+def _of_records(c: OpKernelConstruction, files: Files, buffer_size: int) -> Any:
     return of_files(c, (dtypes.string,), (PartialTensorShape([]),), files, piece_of(buffer_size))
 
 
-def _files(names: list[bytes], records: Records) -> list[OpenFile]:
-    return [partial(_elements, records, name) for name in names]
+def _files(names: Any, records: Records) -> Files:
+    return lambda: (partial(_elements, records, name) for name in names)
 
 
 def _elements(records: Records, name: bytes) -> Generator[Outcome, None, None]:
@@ -113,7 +117,7 @@ def _records(name: bytes, compression: Compression, offset: int = 0) -> Iterator
         yield from reader
 
 
-@kernel("TFRecordDataset", "TFRecordDatasetV2", cost=0)
+@kernel("TFRecordDataset", "TFRecordDatasetV2", cost=0.3)
 def tf_record_dataset(c: OpKernelConstruction) -> Compute:
     """Records of each file from its start, or from its byte offset."""
 
@@ -126,11 +130,13 @@ def tf_record_dataset(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError("`byte_offsets` must be a scalar or a vector.")
         if byte_offsets.size != len(names):
             raise errors.InvalidArgumentError("`byte_offsets` must be of same size as `filenames`")
-        offsets = [_not_negative(int(offset), "byte_offsets") for offset in byte_offsets.reshape(-1)]
-        files: list[OpenFile] = [
-            partial(_elements, partial(_records, compression=compression, offset=offset), name)
-            for name, offset in zip(names, offsets, strict=True)
-        ]
+        _not_negative(int(byte_offsets.min()), "byte_offsets")
+        offsets = byte_offsets.reshape(-1)
+
+        def files() -> Iterator[OpenFile]:
+            for name, offset in zip(names, offsets, strict=True):
+                yield partial(_elements, partial(_records, compression=compression, offset=int(offset)), name)
+
         return _of_records(c, files, size)
 
     return compute
@@ -171,13 +177,12 @@ def matching_files_dataset(c: OpKernelConstruction) -> Compute:
     """The names of the files, not folders, that match each pattern, sorted; an error if none matches any."""
 
     def compute(patterns: Any) -> Any:
-        names = patterns.reshape(-1).tolist()
-        return _of_records(c, [partial(_matching, names)], 0)
+        return _of_records(c, lambda: iter([partial(_matching, patterns.reshape(-1))]), 0)
 
     return compute
 
 
-def _matching(patterns: list[bytes]) -> Generator[Outcome, None, None]:
+def _matching(patterns: Iterable[bytes]) -> Generator[Outcome, None, None]:
     found = False
     for pattern in map(text_path, patterns):
         with reporting(pattern):

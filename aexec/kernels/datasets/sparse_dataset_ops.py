@@ -19,7 +19,7 @@ from aexec.kernels.datasets.source_dataset_ops import Listed
 from aexec.resources.datasets.dataset import DatasetIterator, Element, Elements, Pass, dataset_of
 
 
-@kernel("SparseTensorSliceDataset", cost=0)
+@kernel("SparseTensorSliceDataset", cost=1.0, scratch=1)
 def sparse_tensor_slice_dataset(c: OpKernelConstruction) -> Compute:
     """Elements of indices, values and shape: the rows of a sparse tensor, in order of its first dimension."""
     dtype: DType = c.attr("Tvalues")

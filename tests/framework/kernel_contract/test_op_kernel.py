@@ -176,8 +176,9 @@ def test_padded_input_costs_what_it_is_with_its_padding() -> None:
     assert PaddedCost(lambda x: 7.0, [1, 1])(np.ones((2, 2))) == 7.0
 
 
-def test_kernel_with_explicit_paddings_counts_them() -> None:
+@pytest.mark.parametrize("op", ["Conv2D", "DepthwiseConv2dNative"])
+def test_kernel_with_explicit_paddings_counts_them(op: str) -> None:
     paddings = [0, 0, 9, 9, 9, 9, 0, 0]
     inputs = np.ones((1, 1, 1, 3), np.float32), np.ones((1, 1, 3, 4), np.float32)
-    kernel, _, _ = build("Conv2D", inputs, strides=[1, 1, 1, 1], padding=b"EXPLICIT", explicit_paddings=paddings)
+    kernel, _, _ = build(op, inputs, strides=[1, 1, 1, 1], padding=b"EXPLICIT", explicit_paddings=paddings)
     assert isinstance(kernel.cost, PaddedCost)
