@@ -2,7 +2,7 @@
 
 1. The tree: on main, nothing uncommitted, no tag of this version; `pyproject.toml`, `aexec.__version__` and the head of
    CHANGELOG.md have the same version.
-2. Lint, types and import direction, as `scripts/test` checks them.
+2. Lint, types and import direction, by `scripts/test --checks`.
 3. The source distribution and the wheel, built from the committed files in a folder of their own.  Package indexes show
    README.md apart from the repository, so its relative links become links into the repository at the version's tag.
    The URL of the repository is `[project.urls]`, `Source`, in pyproject.toml; `--url` takes its place.
@@ -45,12 +45,6 @@ __all__ = ["Release", "ReleaseError", "absolute_links", "main", "missing_from_sd
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 # Address of a file of the repository, for GitHub, GitLab and Forgejo.
 FILE_URL = "{url}/blob/v{version}/{path}"
-CHECKS = (
-    ("lint", ["-m", "ruff", "check", "."]),
-    ("format", ["-m", "ruff", "format", "--check", "--quiet", "."]),
-    ("types", ["-m", "mypy"]),
-    ("import direction", ["-c", "import sys; from importlinter.cli import lint_imports_command as c; sys.exit(c())"]),
-)
 # Packages of the extra `dev` that SOME_TESTS need.
 TEST_TOOLS = ("pytest", "pytest-asyncio", "hypothesis", "blockbuster")
 SOME_TESTS = ("tests/client", "tests/framework/op_contract")
@@ -349,9 +343,8 @@ def _version_of(executable: str) -> str:
 
 
 def check_code() -> None:
-    for name, command in CHECKS:
-        with step(name):
-            run([sys.executable, *command])
+    with step("lint, types, import direction"):
+        run(["scripts/test", "--checks"])
 
 
 def steps(release: Release, tried: dict[str, str]) -> list[tuple[str, Callable[[], None]]]:

@@ -183,7 +183,7 @@ def test_release_of_this_checkout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All but lint and types, with a clone: what is committed here is built, installed and tried with this Python."""
-    monkeypatch.setattr(releasing, "CHECKS", ())
+    monkeypatch.setattr(releasing, "check_code", lambda: None)
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "--quiet", "--no-tags", str(ROOT), str(clone))
     git(clone, "switch", "--quiet", "--force-create", "main")
