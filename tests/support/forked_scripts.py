@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -18,12 +19,14 @@ from pathlib import Path
 __all__ = ["ForkedScripts"]
 
 ROOT = Path(__file__).parent.parent.parent
+_TIME_TO_PRINT = 5.0  # seconds
 
 # Reads a line for each script to run, and answers with its exit status.
 _PARENT = """
-import asyncio, gc, json, os, runpy, sys
+import asyncio, faulthandler, gc, json, os, runpy, signal, sys
 import aexec, aiohttp, numpy, scipy.linalg, scipy.special
 
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 gc.freeze()  # a collection would copy what the processes share
 for line in sys.stdin:
     script = json.loads(line)
@@ -39,6 +42,7 @@ os.environ.update(script["env"])
 printed, nothing = os.open(script["printed"], os.O_WRONLY), os.open(os.devnull, os.O_RDONLY)
 for stream, file in enumerate((nothing, printed, printed)):
     os.dup2(file, stream)
+faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
 sys.argv[:], sys.path[0] = [script["name"]], script["folder"]
 runpy.run_path(script["name"], run_name="__main__")
 """
@@ -54,18 +58,20 @@ class ForkedScripts:
         """Run a script in its folder; return its exit status and its output on both streams.
 
         Raises:
-            TimeoutError: it has not ended after `timeout` seconds.
+            TimeoutError: it has not ended after `timeout` seconds; the message says where its threads are.
         """
         if self._parent is None:
             self._parent = self._start()
         parent = self._parent
         assert parent.stdin is not None and parent.stdout is not None
         printed = script.with_suffix(".printed")
-        printed.touch()
+        printed.write_text("")
         task = {"name": script.name, "folder": str(script.parent), "env": dict(env), "printed": str(printed)}
         parent.stdin.write(json.dumps(task) + "\n")
         parent.stdin.flush()
         if not select.select([parent.stdout], [], [], timeout)[0]:
+            os.killpg(parent.pid, signal.SIGUSR1)  # the script prints the stack of each of its threads
+            select.select([parent.stdout], [], [], _TIME_TO_PRINT)
             self.close()
             raise TimeoutError(f"{script} has not ended after {timeout:g} s: {printed.read_text('utf-8')}")
         status = int(parent.stdout.readline())
