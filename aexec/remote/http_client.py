@@ -1,7 +1,7 @@
 """`HttpClient`: sends requests to a server of sessions by HTTP, and returns answers or raises aexec's errors.
 
 A request is sent again only if it has certainly had no effect, or will have it once: its connection was refused, it
-only reads, or it has a key, by which the server recognises it.
+only reads, it has a key, by which the server recognises it, or the server said that it has not begun it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ from yarl import URL
 
 from aexec.framework import errors
 from aexec.framework.errors import Code
-from aexec.remote.service import PAUSES, RESTARTED, bearer, restarted, trusting
+from aexec.remote.service import NotBegunError, bearer, pauses, trusting, with_reason
 
 __all__ = ["KEY", "PROTOBUF", "HttpClient", "quoted"]
 
 PROTOBUF = "application/x-protobuf"
 KEY = "Idempotency-Key"
 _CONNECT_SECONDS = 10.0
+# A server's word for a request with a key that it is carrying out, and the seconds before it is asked again.
+_IN_PROGRESS = "in_progress"
+_ASK_AGAIN_SECONDS = 0.8
 # Status → code, for an answer without a body of ours, such as a proxy's.
 _CODES = {
     400: Code.INVALID_ARGUMENT,
@@ -45,6 +48,10 @@ _CODES = {
     504: Code.DEADLINE_EXCEEDED,
 }
 _MAX_TEXT = 500
+
+
+class _InProgressError(errors.AbortedError):
+    """The server is carrying the request out, though its connection broke."""
 
 
 def _payload(body: bytes | None) -> BytesIO | None:
@@ -67,6 +74,10 @@ class HttpClient:
         ca: PEM file of the authority that signed the server's certificate, or an SSL context; None for the authorities
             that the system trusts.
 
+    Attributes:
+        url: as given.
+        patience: as of `Service`.
+
     Raises:
         InvalidArgumentError: the address is invalid, or the file is not a certificate.
     """
@@ -82,6 +93,7 @@ class HttpClient:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise errors.InvalidArgumentError(f"{url!r} is no address of a server: expected http://host:port")
         self.url = url.rstrip("/")
+        self.patience = 0.0
         self._headers = dict(headers or {})
         if token is not None:
             self._headers["Authorization"] = bearer(token)
@@ -128,28 +140,25 @@ class HttpClient:
     async def _request(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], *, again: bool = False
     ) -> bytes:
-        for pause in (*PAUSES, None):
+        waits = pauses(self.patience)
+        while True:
             try:
                 return await self._once(method, path, body, headers)
             except (aiohttp.ClientConnectionError, TimeoutError) as error:
                 refused = isinstance(error, aiohttp.ClientConnectorError)
-                if pause is None or not (refused or again):
+                pause = next(waits, None) if refused or again else None
+                if pause is None:
                     raise self._unavailable(method, path, error, acted=not (refused or again)) from None
             except aiohttp.ClientError as error:
                 raise self._unavailable(method, path, error, acted=True) from None
-            except errors.AbortedError:
-                if KEY not in headers:
+            except errors.UnavailableError as error:  # the server says so
+                may_come_again = again or isinstance(error, NotBegunError)
+                pause = next(waits, None) if may_come_again and self.patience else None
+                if pause is None:
                     raise
-                return await self._once_it_has_ended(method, path, body, headers)
+            except _InProgressError:
+                pause = _ASK_AGAIN_SECONDS
             await asyncio.sleep(pause)
-        raise AssertionError("the last try returns or raises")
-
-    async def _once_it_has_ended(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
-        """The answer to a request that the server is carrying out, though its connection broke."""
-        while True:
-            await asyncio.sleep(PAUSES[-1])
-            with contextlib.suppress(errors.AbortedError):
-                return await self._once(method, path, body, headers)
 
     async def _once(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
         client = self._client
@@ -173,9 +182,10 @@ class HttpClient:
             text = data[:_MAX_TEXT].decode(errors="replace").strip()
             code, message = _CODES.get(status, Code.UNKNOWN), f"{self.url} answered {what} with {status}: {text}"
             return errors.from_code(code, message)
-        if fields.get("reason") == RESTARTED:
-            return restarted(message)
-        error = errors.from_code(code, message)
+        reason = fields.get("reason")
+        if reason == _IN_PROGRESS:
+            return _InProgressError(message)
+        error = with_reason(errors.from_code(code, message), str(reason))
         if isinstance(fields.get("node"), str):
             op = fields.get("op")
             error.attach_node(fields["node"], None if op is None else str(op))

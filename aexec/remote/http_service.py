@@ -9,8 +9,9 @@ from urllib.parse import quote, urlencode
 
 from aexec import proto
 from aexec.framework.wire.wire_format import enclosed
+from aexec.graph.graph import Graph
 from aexec.remote.http_client import KEY, PROTOBUF, HttpClient, quoted
-from aexec.remote.service import NewRemoteSession, Part
+from aexec.remote.service import Part, SessionWishes
 from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 
 __all__ = ["HttpService"]
@@ -32,6 +33,14 @@ class HttpService:
         self._client = client
         self._retry_runs = retry_runs
 
+    @property
+    def patience(self) -> float:
+        return self._client.patience
+
+    @patience.setter
+    def patience(self, seconds: float) -> None:
+        self._client.patience = seconds
+
     def open(self) -> None:
         self._client.open()
 
@@ -40,13 +49,14 @@ class HttpService:
 
     # Sessions
 
-    async def create(self, new: NewRemoteSession) -> proto.CreateSessionResponse:
+    async def create(self, graph: Graph, wishes: SessionWishes) -> proto.CreateSessionResponse:
         def write() -> bytes:
-            return proto.CreateSessionRequest(graph_def=new.graph.to_graph_def(), config=new.config).SerializeToString()
+            return proto.CreateSessionRequest(graph_def=graph.to_graph_def(), config=wishes.config).SerializeToString()
 
         body = await run_in_thread(write, on_cancel=OnCancel.WAIT)
-        wishes = {"ttl_s": new.ttl, "name": new.name}
-        path = _with_query(_SESSIONS, {key: value for key, value in wishes.items() if value is not None})
+        durable = None if wishes.durability is None else "true"
+        query = {"ttl_s": wishes.ttl, "name": wishes.name, "durable": durable, "durability": wishes.durability}
+        path = _with_query(_SESSIONS, {key: value for key, value in query.items() if value is not None})
         return proto.CreateSessionResponse.FromString(await self._once(path, body))
 
     async def extend(self, handle: str, added: proto.GraphDef, version: int) -> int:

@@ -13,7 +13,7 @@ from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.signature import Signature, TensorInfo, choose_signature, graph_signature
 from aexec.remote.descriptions import default_signature, read_signatures
-from aexec.remote.service import NewRemoteSession, Service
+from aexec.remote.service import Service, SessionWishes
 from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 from aexec.sources import load
 
@@ -40,12 +40,12 @@ class RemoteGraph:
         self._sent_nodes = 0
         self._extending = asyncio.Lock()
 
-    async def create(self, source: Any, config: proto.ConfigProto, name: str | None, ttl: float | None) -> str:
+    async def create(self, source: Any, wishes: SessionWishes) -> str:
         """Load the graph, create a session from it in the server, and return the session's handle.
 
         Args:
             source: as `aexec.Session` takes it.
-            config, name, ttl: as in `NewRemoteSession`.
+            wishes: what the session is to be.
 
         Raises:
             InvalidArgumentError: the source has variables.
@@ -62,7 +62,7 @@ class RemoteGraph:
             )
         graph = self.local = loaded
         self._sent_nodes = len(graph)
-        answer = await self._service.create(NewRemoteSession(graph, config, name, ttl))
+        answer = await self._service.create(graph, wishes)
         self._version = answer.graph_version
         return answer.session_handle
 

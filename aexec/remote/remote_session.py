@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import ssl
 from collections.abc import Generator, Iterable, Mapping
@@ -35,7 +36,7 @@ from aexec.remote.remote_queues import RemoteQueues
 from aexec.remote.remote_runs import RemoteRuns
 from aexec.remote.remote_step import RemoteStep
 from aexec.remote.remote_tensors import RemoteTensors
-from aexec.remote.service import Service
+from aexec.remote.service import Service, SessionWishes
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.feeding.fetches import FetchMapper, flat_feeds
 from aexec.runtime.session.callable import Request
@@ -45,6 +46,11 @@ __all__ = ["RemoteSession", "connect"]
 
 _SESSIONS = "/v1/sessions"
 _WARM_UP_RUNS = 5
+_DURABILITIES = ("strict", "relaxed")
+# What does not go by gRPC, and why.
+_BY_GRPC = {"retry_runs": "a run is sent once", "durable": "no durable session is served"}
+# Seconds for which the server of a durable session is waited for.
+_PATIENCE = 30.0
 
 
 def connect(
@@ -59,6 +65,10 @@ def connect(
     token: str | None = None,
     ca: str | Path | ssl.SSLContext | Any = None,
     retry_runs: bool = False,
+    durable: bool = False,
+    durability: str | None = None,
+    keep: bool = False,
+    reconnect: float | None = None,
 ) -> RemoteSession:
     """A session of a server: `async with aexec.connect("http://127.0.0.1:8500", graph) as session:`.
 
@@ -76,6 +86,12 @@ def connect(
         name: the name of a new session, if it is free; by default one that cannot be guessed.
         retry_runs: send a run again if its connection breaks: the server runs it once, and keeps its answer for that.
             Such a run goes on in the server if this program ends.  Not by gRPC.
+        durable: make a new session that survives the end of the server, which must have a store.  Not by gRPC.
+        durability: when requests of a durable session are answered: `strict`, the default, once their changes are on
+            the disk, or `relaxed`, before.
+        keep: do not delete a new session when it is closed: the next program joins it by its handle.
+        reconnect: seconds for which a request that may be sent again is sent again while the server cannot be reached;
+            by default 30 for a durable session, and one for any other.
         headers: sent with each request, such as one that identifies the client; by gRPC as metadata.
         token: identifies the client to the server; by default that of the environment variable `AEXEC_TOKEN`, if it is
             set. Without TLS, anybody on the network path can read it.
@@ -83,9 +99,10 @@ def connect(
             trusts, or gRPC.  For a certificate of the client's an `ssl.SSLContext`, by gRPC `grpc.ChannelCredentials`.
 
     Raises:
-        InvalidArgumentError: the address is invalid; both a session and a graph are given, or neither.
+        InvalidArgumentError: the address is invalid; both a session and a graph are given, or neither; an argument does
+            not fit another.
         FailedPreconditionError: the address is one of gRPC, whose package is not installed.
-        UnimplementedError: `retry_runs` with an address of gRPC.
+        UnimplementedError: `retry_runs` or `durable` with an address of gRPC.
     """
     address, separator, given = url.partition(f"{_SESSIONS}/")
     if separator:
@@ -96,10 +113,27 @@ def connect(
         graph = current_graph()
     if (graph is None) == (session is None):
         raise errors.InvalidArgumentError("give a graph for a new session, or the name of one that is there, not both")
-    if name is not None and session is not None:
-        raise errors.InvalidArgumentError("a session that is there has its name: leave out name, or session")
+    for what, given_too in (("name", name is not None), ("durable", durable), ("keep", keep)):
+        if given_too and session is not None:
+            raise errors.InvalidArgumentError(f"{what} is for a new session: leave out {what}, or session")
+    if durability is not None and not durable:
+        raise errors.InvalidArgumentError("durability is for a session with durable=True")
+    if durability not in (None, *_DURABILITIES):
+        raise errors.InvalidArgumentError(f'durability must be "strict" or "relaxed", got {durability!r}')
+    if reconnect is not None and not 0 <= reconnect < math.inf:
+        raise errors.InvalidArgumentError(f"reconnect must be a number of seconds, not negative, got {reconnect!r}")
+    only_http = {"retry_runs": retry_runs, "durable": durable}
+    if address.startswith(("grpc:", "grpcs:")) and any(only_http.values()):
+        wanted = next(what for what, is_wanted in only_http.items() if is_wanted)
+        raise errors.UnimplementedError(f"{wanted} needs an address of HTTP: by gRPC {_BY_GRPC[wanted]}")
     service = _service(address, headers, token or os.environ.get("AEXEC_TOKEN") or None, ca, retry_runs=retry_runs)
-    return RemoteSession(service, graph, session, config, ttl, name)
+    wishes = SessionWishes(
+        proto.ConfigProto() if config is None else as_message(config, proto.ConfigProto),
+        name,
+        ttl,
+        (durability or "strict") if durable else None,
+    )
+    return RemoteSession(service, graph, session, wishes, keep=keep, reconnect=reconnect)
 
 
 def _service(
@@ -107,8 +141,6 @@ def _service(
 ) -> Service:
     if not address.startswith(("grpc:", "grpcs:")):
         return HttpService(HttpClient(address, headers, token, ca), retry_runs=retry_runs)
-    if retry_runs:
-        raise errors.UnimplementedError("retry_runs needs an address of HTTP: by gRPC a run is sent once")
     # Its package is an extra.
     from aexec.remote.rpc_service import RpcService
 
@@ -126,20 +158,22 @@ class RemoteSession:
         service: Service,
         source: Any,
         name: str | None,
-        config: proto.ConfigProto | Message | None,
-        ttl: float | None,
-        new_name: str | None = None,
+        wishes: SessionWishes,
+        *,
+        keep: bool = False,
+        reconnect: float | None = None,
     ) -> None:
         self._service = service
         self._source = source
         self._remote = RemoteGraph(service)
         self._runs = RemoteRuns(service, lambda: self.handle, self._remote)
         self._queues = RemoteQueues(service, lambda: self.handle, self._remote, self._runs.check_open)
-        self._config = proto.ConfigProto() if config is None else as_message(config, proto.ConfigProto)
-        self._ttl = ttl
-        self._new_name = new_name
+        self._wishes = wishes
         self._handle = name
         self._is_new = name is None
+        self._is_kept = keep or name is not None
+        self._reconnect = reconnect
+        self._outlast_restarts(durable=wishes.durability is not None)
         self._entering = asyncio.Lock()
         self._entered = False
 
@@ -171,7 +205,9 @@ class RemoteSession:
         return self.__aenter__().__await__()
 
     async def close(self) -> None:
-        """Cancel its steps and wait for their end; delete the session if this object made it.  Idempotent.
+        """Cancel its steps and wait for their end; delete the session if this object made it, unless it is to be kept.
+
+        Idempotent.
 
         Raises:
             OpError: the server could not be told.
@@ -180,16 +216,22 @@ class RemoteSession:
             return
         await self._runs.close()
         try:
-            if self._is_new and self._handle is not None:
+            if not self._is_kept and self._handle is not None:
                 await self._service.delete(self._handle)
         finally:
             await self._service.close()
 
     async def _create(self) -> None:
-        self._handle = await self._remote.create(self._source, self._config, self._new_name, self._ttl)
+        self._handle = await self._remote.create(self._source, self._wishes)
 
     async def _join(self) -> None:
-        self._remote.read(await self.describe())
+        document = await self.describe()
+        self._remote.read(document)
+        self._outlast_restarts(durable=document.get("durable", False))
+
+    def _outlast_restarts(self, *, durable: bool) -> None:
+        patience = _PATIENCE if durable else 0.0
+        self._service.patience = patience if self._reconnect is None else self._reconnect
 
     # Properties and runs
 

@@ -22,8 +22,9 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.wire.status_details import STATUS_DETAILS, read_status
 from aexec.framework.wire.wire_format import enclosed
+from aexec.graph.graph import Graph
 from aexec.proto import rpc
-from aexec.remote.service import PAUSES, RESTARTED, NewRemoteSession, Part, bearer, restarted, trusting
+from aexec.remote.service import Part, SessionWishes, bearer, pauses, trusting, with_reason
 from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
 
 try:
@@ -50,7 +51,7 @@ _OPTIONS = [
     ("grpc.max_metadata_size", 2**16),  # of errors
     ("grpc.absolute_max_metadata_size", 2**16),
     ("grpc.use_local_subchannel_pool", 1),  # sessions have connections of their own
-    # A call that was refused is sent again after the first of `PAUSES`.
+    # A call that was refused is sent again after the first of `pauses`.
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 500),
@@ -75,6 +76,7 @@ class RpcService:
         self, url: str, headers: Mapping[str, str] | None = None, token: str | None = None, ca: Any = None
     ) -> None:
         self.url = url.rstrip("/")
+        self.patience = 0.0
         self._target, secure = _target(self.url)
         self._metadata = [_checked(name, value) for name, value in (headers or {}).items()]
         if token is not None:
@@ -118,7 +120,8 @@ class RpcService:
             again: it may be sent again if its connection breaks.
             urgent: it must not wait for others.
         """
-        for pause in (*PAUSES, None):
+        waits = pauses(self.patience)
+        while True:
             try:
                 return await self._once(method, request, metadata, timeout, urgent=urgent)
             except grpc.aio.AioRpcError as error:
@@ -127,11 +130,11 @@ class RpcService:
                 refused = broken and _REFUSED in (error.details() or "")
                 if not broken:
                     raise self._error(error, details) from None
-                if pause is None or not (refused or again):
+                pause = next(waits, None) if refused or again else None
+                if pause is None:
                     done = "" if refused or again else "; whether it was done is not known"
                     raise self._unavailable(method, f"{error.details()}{done}") from None
             await asyncio.sleep(pause)
-        raise AssertionError("the last try returns or raises")
 
     async def _once(
         self, method: str, request: bytes, metadata: Sequence[tuple[str, str]], timeout: float | None, *, urgent: bool
@@ -159,7 +162,7 @@ class RpcService:
         if details is None and code is grpc.StatusCode.UNIMPLEMENTED:
             return errors.UnimplementedError(f"{self.url} has no aexec.SessionService: {text}")
         told, reason = read_status(code.value[0], text, details)
-        return restarted(told.message) if reason == RESTARTED else told
+        return with_reason(told, reason)
 
     def _unavailable(self, method: str, why: str) -> errors.OpError:
         return errors.UnavailableError(f"{method} of {self.url}: {why}")
@@ -180,11 +183,13 @@ class RpcService:
 
     # Sessions
 
-    async def create(self, new: NewRemoteSession) -> proto.CreateSessionResponse:
+    async def create(self, graph: Graph, wishes: SessionWishes) -> proto.CreateSessionResponse:
+        if wishes.durability is not None:
+            raise errors.UnimplementedError("Durable sessions are not served by gRPC: connect by HTTP")
+
         def write() -> bytes:
-            head = rpc.NewSessionRequest(name=new.name, ttl_seconds=new.ttl, config=new.config)
-            graph = new.graph.to_graph_def().SerializeToString()
-            return b"".join([head.SerializeToString(), *enclosed(_GRAPH, [graph])])
+            head = rpc.NewSessionRequest(name=wishes.name, ttl_seconds=wishes.ttl, config=wishes.config)
+            return b"".join([head.SerializeToString(), *enclosed(_GRAPH, [graph.to_graph_def().SerializeToString()])])
 
         request = await run_in_thread(write, on_cancel=OnCancel.WAIT)
         return proto.CreateSessionResponse.FromString(await self._call("CreateSession", request))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,23 +19,22 @@ from aexec.framework import errors
 from aexec.graph.graph import Graph
 
 __all__ = [
-    "PAUSES",
-    "RESTARTED",
-    "NewRemoteSession",
+    "InterruptedRequestError",
+    "NotBegunError",
     "Part",
     "ServerRestartedError",
     "Service",
+    "SessionWishes",
     "bearer",
-    "restarted",
+    "pauses",
     "trusting",
+    "with_reason",
 ]
 
 # The bytes of a message are written in parts, so that those of large tensors are copied once.
 Part = bytes | memoryview
-# A server's word for what was lost when it was restarted.
-RESTARTED = "server_restarted"
 # Seconds before a request is sent again.
-PAUSES = (0.05, 0.2, 0.8)
+_PAUSES = (0.05, 0.2, 0.8)
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
@@ -42,9 +42,46 @@ class ServerRestartedError(errors.NotFoundError):
     """The server was restarted, and the object of a handle is gone."""
 
 
-def restarted(message: str) -> ServerRestartedError:
-    """The error for an answer of the server with this message."""
-    return ServerRestartedError(f"{message}. Connect again: a new session has a new graph and new variables")
+class InterruptedRequestError(errors.AbortedError):
+    """The server of a durable session ended while it processed a request with a key, which it may have carried out in
+    part.  It does not repeat it.
+    """
+
+
+class NotBegunError(errors.UnavailableError):
+    """The server has not begun the request, because it ends, or another process takes its durable sessions over."""
+
+
+_KINDS: dict[str, type[errors.OpError]] = {
+    "interrupted": InterruptedRequestError,
+    "handed_over": NotBegunError,
+    "shutting_down": NotBegunError,
+}
+
+
+def with_reason(error: errors.OpError, reason: str) -> errors.OpError:
+    """The error for an answer of the server.
+
+    Args:
+        error: its code and its message.
+        reason: its word for programs; "" for none.
+    """
+    if reason == "server_restarted":
+        return ServerRestartedError(f"{error.message}. Connect again: a new session has a new graph and new variables")
+    kind = _KINDS.get(reason)
+    return error if kind is None else kind(error.message)
+
+
+def pauses(patience: float) -> Iterator[float]:
+    """The seconds to wait before a request is sent for the second time, for the third time, and so on.
+
+    Args:
+        patience: seconds from the first time after which it is not sent any more, except three times in all.
+    """
+    until = time.monotonic() + patience
+    yield from _PAUSES
+    while time.monotonic() < until:
+        yield _PAUSES[-1]
 
 
 def bearer(token: str) -> str:
@@ -63,20 +100,20 @@ def trusting(ca: str | Path) -> ssl.SSLContext:
 
 
 @dataclass(frozen=True, slots=True)
-class NewRemoteSession:
-    """The request for a new session.
+class SessionWishes:
+    """What a new session is to be, besides its graph.
 
     Attributes:
-        graph: its graph.
         config: its settings.
         name: its handle, if that is free; None for one that cannot be guessed.
         ttl: seconds without use after which the server may close it; None for the server's own.
+        durability: when its requests are answered, `strict` or `relaxed`, if it is to be durable; None if it is not.
     """
 
-    graph: Graph
     config: proto.ConfigProto
-    name: str | None
-    ttl: float | None
+    name: str | None = None
+    ttl: float | None = None
+    durability: str | None = None
 
 
 class Service(Protocol):
@@ -85,9 +122,11 @@ class Service(Protocol):
 
     Attributes:
         url: the server's address.
+        patience: seconds for which a request that may be sent again is sent again while the server cannot be reached.
     """
 
     url: str
+    patience: float
 
     def open(self) -> None:
         """Accept calls from the running event loop.  Idempotent."""
@@ -99,7 +138,7 @@ class Service(Protocol):
 
     # Sessions
 
-    async def create(self, new: NewRemoteSession) -> proto.CreateSessionResponse:
+    async def create(self, graph: Graph, wishes: SessionWishes) -> proto.CreateSessionResponse:
         """Make a session."""
         ...
 

@@ -19,6 +19,7 @@ from aexec_server.http.answer_door import AnswerDoor
 from aexec_server.http.backlog import Backlog
 from aexec_server.http.body_budget import BodyBudget
 from aexec_server.http.idempotency import AnsweredOnce
+from aexec_server.http.not_begun import ShuttingDownError
 from aexec_server.models.model_repository import ModelRepository
 from aexec_server.models.model_upload import ModelUploads
 from aexec_server.models.models import ModelRegistry
@@ -138,7 +139,7 @@ class Server:
     def check_accepting(self) -> None:
         """Raise UnavailableError if nothing new may begin."""
         if self.draining:
-            raise errors.UnavailableError("The server is shutting down")
+            raise ShuttingDownError
 
     def request_ended(self, request: web.Request) -> None:
         """Clean up after a request whose handler has ended, in whatever way."""

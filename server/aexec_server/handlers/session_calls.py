@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from aiohttp import web
 from aiohttp.hdrs import METH_HEAD
@@ -61,7 +61,7 @@ def routes(server: Server) -> list[Route]:
             "CreateSessionRequest",
             "CreatedSession",
             201,
-            ("ttl_s", "name", "Idempotency-Key", "Idempotency-Secret"),
+            ("ttl_s", "name", "durable", "durability", "Idempotency-Key", "Idempotency-Secret"),
             process=AnsweredBy.NEW_SESSION,
         ),
         call("GET", all_of_them, handlers.list, "List the sessions of the server's own graphs", None, "Sessions"),
@@ -99,6 +99,20 @@ def routes(server: Server) -> list[Route]:
     ]
 
 
+class _Wishes(NamedTuple):
+    """What the address of a request for a session says.
+
+    Attributes:
+        ttl: seconds without use after which it is closed; None for the server's default.
+        name: its name; None for a handle that nobody can guess.
+        durable: the fields that `_durability` reads.
+    """
+
+    ttl: float | None
+    name: str | None
+    durable: dict[str, Any]
+
+
 class _Handlers:
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -123,29 +137,30 @@ class _Handlers:
         if self.server.sessions_elsewhere is not None:
             raise errors.NotFoundError("Sessions are made at /v1/sessions, written in this way")
         refuse_preferences(request, key=False)
-        ttl = _ttl(request.query.get("ttl_s"))
+        wishes = _Wishes(_ttl(request.query.get("ttl_s")), name, _durability_of_query(request.query))
         body = await self._body(request)
 
         async def create() -> web.Response:
             with self.sessions.asked_for(name):  # counted again because creation may outlive the request
-                return await self._create(request, body, ttl, name)
+                return await self._create(request, body, wishes)
 
         return await self.server.answered_once.answer(request, read_key(request), body, create)
 
-    async def _create(self, request: web.Request, body: bytes, ttl: float | None, name: str | None) -> web.Response:
+    async def _create(self, request: web.Request, body: bytes, wishes: _Wishes) -> web.Response:
         in_host, media = bool(self.server.config.handle_prefix), bodies.media_type(request)
         hosted = await self.sessions.create(
-            lambda: _new_session(media, body, ttl, name, self.limits, in_host=in_host), len(body), request[CALLER]
+            lambda: _new_session(media, body, wishes, self.limits, in_host=in_host), len(body), request[CALLER]
         )
         if hosted.durable is not None:
             await self._write_new(hosted, hosted.durable, request.get(KEYED))
         headers = {"Location": f"/v1/sessions/{hosted.handle}"}
         if bodies.is_protobuf(media):
             answer = proto.CreateSessionResponse(session_handle=hosted.handle, graph_version=hosted.graph_version)
-            return bodies.protobuf_response(answer, 201, headers)
-        response = bodies.json_response(
-            {"session_handle": hosted.handle, "graph_version": hosted.graph_version}, 201, headers
-        )
+            response = bodies.protobuf_response(answer, 201, headers)
+        else:
+            response = bodies.json_response(
+                {"session_handle": hosted.handle, "graph_version": hosted.graph_version}, 201, headers
+            )
         if hosted.durable is not None:
             response[MADE_DURABLE] = hosted.durable
         return response
@@ -357,15 +372,16 @@ def _ttl(value: Any) -> float | None:
     return value
 
 
-def _new_session(
-    media: str, body: bytes, ttl: float | None, name: str | None, limits: MessageLimits, *, in_host: bool
-) -> NewSession:
+def _new_session(media: str, body: bytes, wishes: _Wishes, limits: MessageLimits, *, in_host: bool) -> NewSession:
     """Decode a request to create a session."""
-    if bodies.is_protobuf(media):
-        message, graph_def = bodies.parse_with_graph(proto.CreateSessionRequest, body, limits)
-        return NewSession(graph_def, message.config, ttl, _name(name))
-    if media == bodies.OCTETS:
-        return NewSession(bodies.parse_graph(body, limits), proto.ConfigProto(), ttl, _name(name))
+    ttl, name, durable = wishes
+    if bodies.is_protobuf(media) or media == bodies.OCTETS:
+        if media == bodies.OCTETS:
+            config, graph_def = proto.ConfigProto(), bodies.parse_graph(body, limits)
+        else:
+            message, graph_def = bodies.parse_with_graph(proto.CreateSessionRequest, body, limits)
+            config = message.config
+        return NewSession(graph_def, config, ttl, _name(name), durability=_durability(durable))
     fields = bodies.json_object(body)
     bodies.check_fields(fields, _CREATE_FIELDS, "the request")
     config = bodies.parse_dict(proto.ConfigProto, fields.get("config", {}), '"config"')
@@ -377,6 +393,9 @@ def _new_session(
         )
     if name not in (None, given):
         raise errors.InvalidArgumentError('"name" is not that of the address')
+    for field, value in durable.items():
+        if fields.setdefault(field, value) != value:
+            raise errors.InvalidArgumentError(f'"{field}" is not that of the address')
     return NewSession(
         _graph_def(fields, limits),
         config,
@@ -387,7 +406,15 @@ def _new_session(
     )
 
 
-def _durability(fields: dict[str, Any]) -> Durability | None:
+def _durability_of_query(query: Mapping[str, str]) -> dict[str, Any]:
+    """The fields that `_durability` reads, as far as an address has them."""
+    fields: dict[str, Any] = {name: query[name] for name in ("durable", "durability") if name in query}
+    if fields.get("durable") in ("true", "false"):
+        fields["durable"] = fields["durable"] == "true"
+    return fields
+
+
+def _durability(fields: Mapping[str, Any]) -> Durability | None:
     """Read whether a session is to be durable, and how; None if it is not."""
     durable, how = fields.get("durable", False), fields.get("durability")
     if type(durable) is not bool:

@@ -35,6 +35,7 @@ from aexec_server.http.framing import (
     read_request_head,
     read_response_head,
 )
+from aexec_server.http.not_begun import ShuttingDownError
 from aexec_server.watching.trace_context import parse_traceparent
 
 __all__ = ["Relay", "Upstream", "UpstreamConnection"]
@@ -102,7 +103,7 @@ class Upstream:
 
     async def why_lost(self) -> errors.OpError:
         """The error for a client whose request this upstream will not answer."""
-        return errors.UnavailableError("The server is shutting down")
+        return ShuttingDownError()
 
 
 class UpstreamConnection(asyncio.Protocol):

@@ -57,6 +57,12 @@ _TRY_AGAIN = (429, 503)
 Begin = Callable[[Coroutine[Any, Any, web.Response], str], "asyncio.Task[web.Response]"]
 
 
+class _InProgressError(HasHeaders, errors.AbortedError):
+    """The request is being carried out."""
+
+    reason = "in_progress"
+
+
 class _InterruptedError(HasHeaders, errors.AbortedError):
     """A request was in flight when the server ended: it may have been carried out in part, and is not repeated."""
 
@@ -186,7 +192,7 @@ class AnsweredOnce:
                 422, "There was another request with this Idempotency-Key: take a new key for a new request"
             )
         if not entry.ended:
-            raise errors.AbortedError("The request of this Idempotency-Key is being carried out: ask again later")
+            raise _InProgressError("The request of this Idempotency-Key is being carried out: ask again later")
         if entry.interrupted:
             raise _InterruptedError(
                 "The request of this Idempotency-Key was in flight when the server ended. It may have been carried out "

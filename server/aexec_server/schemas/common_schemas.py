@@ -43,7 +43,7 @@ SCHEMAS: dict[str, Schema] = {
             title=told(STRING, "Canonical code in words"),
             detail=told(STRING, "The same as `error`"),
             instance=told(STRING, "Path of the request, or id of the run"),
-            reason_=told(STRING, "Reason for programs to test: server_restarted, host_ended or answer_forgotten"),
+            reason_=told(STRING, "Reason for programs to test, such as server_restarted, host_ended or interrupted"),
             trace_id_=told(STRING, "Trace of the request, also in the server's log"),
             node_=told(STRING, "The node that failed"),
             op_=told(STRING, "Op of the node that failed"),
@@ -238,6 +238,17 @@ PARAMETERS: dict[str, Schema] = {
     "label": {"in": "path", "description": "Label of a version", "schema": STRING},
     "region": {"in": "path", "description": "Name of a region of shared memory", "schema": STRING},
     "ttl_s": {"in": "query", "description": "Seconds without use after which the session is closed", "schema": NUMBER},
+    "durable": {
+        "in": "query",
+        "description": "True for a session that survives the end of the server, which must have a store",
+        "schema": BOOLEAN,
+    },
+    "durability": {
+        "in": "query",
+        "description": "When a durable session answers: strict, the default, once changes are on the disk; relaxed, "
+        "before",
+        "schema": {"enum": ["strict", "relaxed"]},
+    },
     "current_graph_version": {
         "in": "query",
         "description": "Version of the graph that is extended; any version, if neither this nor the body gives one",

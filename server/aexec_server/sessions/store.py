@@ -21,6 +21,7 @@ from aexec_server.durable.durable_session import DurableSession
 from aexec_server.durable.stored_session import StoredSession, WrittenSession
 from aexec_server.handles import Handles, is_made, shortened
 from aexec_server.http.lost_handles import HOST_ENDED, LostError, lost_by_restart
+from aexec_server.http.not_begun import ShuttingDownError
 from aexec_server.requests.run_table import RunTable
 from aexec_server.sessions.graph_reclaimer import GraphReclaimer
 from aexec_server.sessions.hosted_session import HostedSession
@@ -246,7 +247,7 @@ class SessionStore:
         if self._closed or taken:
             self._graphs.free(new.session, large=large)
             if self._closed:
-                raise errors.UnavailableError("The server is shutting down")
+                raise ShuttingDownError
             raise errors.AlreadyExistsError(f"There is a session '{handle}' already")
         hosted = HostedSession(
             handle,

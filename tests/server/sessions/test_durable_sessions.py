@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from aexec_server.durable import group_commit
 
+from aexec import proto
 from aexec.framework import dtypes
 from tests.server.conftest import Api, Start, gate_graph
 from tests.server.durable.graphs import counter_graph, state_graph
@@ -458,3 +459,30 @@ async def test_partial_runs_events_and_late_answers_are_refused(api: Api) -> Non
     run_body = json.dumps({"feeds": {"x": [1]}, "targets": ["add"]}).encode()
     _, text = await api.raw("POST", f"/v1/sessions/{handle}:run", run_body, Accept="text/event-stream")
     assert b"sends no events" in text
+
+
+@pytest.mark.parametrize("media", ["application/octet-stream", "application/x-protobuf"])
+async def test_address_asks_for_durability(api: Api, again: Again, media: str) -> None:
+    graph = counter_graph().graph_def
+    message = graph if media == "application/octet-stream" else proto.CreateSessionRequest(graph_def=graph)
+    path, key = "/v1/sessions?name=mine&durable=true&durability=relaxed", {"Idempotency-Key": '"k"'}
+    for one in (api, await again(api)):
+        response, _ = await one.raw("POST", path, message.SerializeToString(), **key, **{"Content-Type": media})
+        assert response.status == 201
+        _, told = await one.call("GET", "/v1/sessions/mine")
+        assert (told["durable"], told["durability"]) == (True, "relaxed")
+
+
+@pytest.mark.parametrize(
+    ("query", "fields", "message"),
+    [
+        ("durable=yes", {}, '"durable" must be true or false'),
+        ("durability=strict", {}, 'is for sessions with "durable": true'),
+        ("durable=true&durability=half", {}, '"durability" must be'),
+        ("durable=true", {"durable": False}, '"durable" is not that of the address'),
+    ],
+)
+async def test_wrong_word_of_the_address_is_refused(api: Api, query: str, fields: Any, message: str) -> None:
+    body = json.dumps({"graph_def": "", **fields}).encode()
+    response, text = await api.raw("POST", f"/v1/sessions?{query}", body)
+    assert response.status == 400 and message in json.loads(text)["error"]
