@@ -11,6 +11,7 @@ import json
 import os
 import platform
 import re
+import select
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,8 @@ from tests.conformance import cases
 HERE = Path(__file__).parent
 _PARTS = ("cases", "programs", "times")
 _OURS, _THEIRS = "aexec", "TensorFlow"
+# A case that takes longer has failed.
+_CASE_SECONDS = 60.0
 _SERVER = """
 import sys, tensorflow as tf
 server = tf.distribute.Server.create_local_server()
@@ -35,14 +38,18 @@ server.join()
 """
 
 
+def running(server: str, aexec: str) -> contextlib.AbstractContextManager[str]:
+    """Context manager: a server in a process of its own, by its target."""
+    if server == _THEIRS:
+        return running_server([sys.executable, "-c", _SERVER], r"(grpc://localhost:\d+)")
+    ours = [aexec, "serve", "--port", "0", "--grpc-port", "0", "--trust-graphs"]
+    return running_server(ours, r"serves gRPC on (grpc://\S+)")
+
+
 @contextlib.contextmanager
 def servers(aexec: str) -> Iterator[dict[str, str]]:
-    """Context manager: both servers, each in a process of its own: their targets by name."""
-    ours = [aexec, "serve", "--port", "0", "--grpc-port", "0", "--trust-graphs"]
-    with (
-        running_server(ours, r"serves gRPC on (grpc://\S+)") as own,
-        running_server([sys.executable, "-c", _SERVER], r"(grpc://localhost:\d+)") as theirs,
-    ):
+    """Context manager: the targets of both servers by name."""
+    with running(_OURS, aexec) as own, running(_THEIRS, aexec) as theirs:
         yield {_OURS: own, _THEIRS: theirs}
 
 
@@ -52,31 +59,50 @@ def worker(name: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=quiet, text=True, **options)
 
 
-def run_cases(target: str, names: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """The outcome of each case; one that ends the client's process counts as failed."""
+def run_cases(server: str, aexec: str, names: list[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """The outcome of each case on a server.
+
+    A case that ends the client's process or the server, or takes too long, has failed; the next one has a new server
+    and a new process.
+    """
     outcomes: dict[tuple[str, str], str] = {}
     while len(outcomes) < len(names):
         left = names[len(outcomes) :]
-        with worker("cases", target, stdin=subprocess.PIPE) as process:
-            assert process.stdin is not None and process.stdout is not None
+        with running(server, aexec) as target, worker("cases", target, stdin=subprocess.PIPE) as process:
+            assert process.stdin is not None
             for name in left:
-                try:
-                    process.stdin.write(f"{json.dumps(name)}\n")
-                    process.stdin.flush()
-                    line = process.stdout.readline()
-                except BrokenPipeError:
-                    line = ""
-                outcomes[name] = json.loads(line) if line else "wrong: the client's process ended"
-                if not line:
+                line = one_line(process, f"{json.dumps(name)}\n")
+                if line is None:
+                    process.kill()
+                outcomes[name] = json.loads(line) if line else f"wrong: {_ended(line)}"
+                if not line or "UNAVAILABLE" in outcomes[name]:
                     break
             process.stdin.close()
     return outcomes
 
 
-def cases_table(targets: dict[str, str], families: list[str]) -> list[str]:
+def one_line(process: subprocess.Popen[str], question: str) -> str | None:
+    """A process's answer to a line; "" if it has ended, None if the answer takes too long."""
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        process.stdin.write(question)
+        process.stdin.flush()
+    except BrokenPipeError:
+        return ""
+    # There is one line for each question, so none is left in the buffer of stdout.
+    if not select.select([process.stdout], [], [], _CASE_SECONDS)[0]:
+        return None
+    return process.stdout.readline()
+
+
+def _ended(line: str | None) -> str:
+    return f"no answer within {_CASE_SECONDS:g} s" if line is None else "the client's process ended"
+
+
+def cases_table(aexec: str, families: list[str]) -> list[str]:
     """Counts by family, and the cases that pass in one of the servers alone."""
     names = [(family, name) for family in families for name in cases.names(family)]
-    found = {server: run_cases(target, names) for server, target in targets.items()}
+    found = {server: run_cases(server, aexec, names) for server in (_OURS, _THEIRS)}
     lines = [
         "| family | cases | refused by the client itself | TensorFlow's server passes | aexec passes | of these |",
         "|---|---|---|---|---|---|",
@@ -101,11 +127,15 @@ def _shortened(why: str) -> str:
     return re.sub(r"(: [A-Z_]+):.*", r"\1", why.removeprefix("wrong WrongError "))
 
 
-def programs_table(targets: dict[str, str]) -> list[str]:
+def programs_table(aexec: str) -> list[str]:
     """The outcome of each program on each server."""
     found: dict[str, dict[str, str]] = {}
-    for server, target in targets.items():
-        with tempfile.TemporaryDirectory() as folder, worker("programs", target, folder) as process:
+    for server in (_OURS, _THEIRS):
+        with (
+            running(server, aexec) as target,
+            tempfile.TemporaryDirectory() as folder,
+            worker("programs", target, folder) as process,
+        ):
             assert process.stdout is not None
             for line in process.stdout:
                 name, _, outcome = line.strip().partition("\t")
@@ -114,9 +144,9 @@ def programs_table(targets: dict[str, str]) -> list[str]:
     return ["| program | on aexec | on TensorFlow's server |", "|---|---|---|", *rows]
 
 
-def times_table(targets: dict[str, str]) -> list[str]:
+def times_table(aexec: str) -> list[str]:
     """What steps take on each server, by turns."""
-    with worker("times", targets[_OURS], targets[_THEIRS]) as process:
+    with servers(aexec) as targets, worker("times", targets[_OURS], targets[_THEIRS]) as process:
         output, _ = process.communicate()
     lines = ["| | aexec | TensorFlow's server | aexec / TensorFlow |", "|---|---|---|---|"]
     for name, (ours, theirs) in json.loads(output).items():
@@ -141,7 +171,7 @@ def main() -> None:
     made = {
         "times": ("Times", times_table),
         "programs": ("Programs", programs_table),
-        "cases": ("Conformance cases", lambda targets: cases_table(targets, arguments.family or cases.families())),
+        "cases": ("Conformance cases", lambda aexec: cases_table(aexec, arguments.family or cases.families())),
     }
     lines = [
         "# TensorFlow's client, here and on TensorFlow's own server",
@@ -156,8 +186,7 @@ def main() -> None:
     ]
     for part, (title, table) in made.items():
         if part in parts:
-            with servers(arguments.aexec) as targets:
-                lines += ["", f"## {title}", "", *table(targets)]
+            lines += ["", f"## {title}", "", *table(arguments.aexec)]
     text = "\n".join(lines) + "\n"
     print(text)
     if arguments.markdown is not None:

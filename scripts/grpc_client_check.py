@@ -120,9 +120,9 @@ def write_examples_model(folder: Path, factor: float) -> None:
 
 
 @contextlib.contextmanager
-def serving(program: str, folder: Path) -> Iterator[str]:
-    """Context manager: a server with the models."""
-    command = [program, "serve", "--port", "0", "--grpc-port", "0", "--allow-model-changes"]
+def serving(program: str, folder: Path, hosts: int) -> Iterator[str]:
+    """Context manager: a server with the models, in a process of their own if there are hosts."""
+    command = [program, "serve", "--port", "0", "--grpc-port", "0", "--allow-model-changes", "--hosts", str(hosts)]
     for name in ("types", "examples"):
         command += ["--model", f"{name}={folder / name}"]
     command += ["--model-versions", "all"]
@@ -487,8 +487,11 @@ def main(program: str, python: str, part: str | None = None) -> int:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             write_models(folder)
-            with serving(program, folder) as address:
-                fine = run_checks(address, part)
+            for hosts in (0, 1):
+                print(f"With `--hosts {hosts}`:\n", flush=True)
+                with serving(program, folder, hosts) as address:
+                    fine = run_checks(address, part) and fine
+                print(flush=True)
     if part in (None, "times"):
         print(flush=True)
         subprocess.run([python, str(Path(__file__).with_name("grpc_model_times.py")), program], check=True)

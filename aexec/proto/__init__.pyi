@@ -55,6 +55,8 @@ from aexec.proto.framework.function_pb2 import FunctionDef as FunctionDef
 from aexec.proto.framework.function_pb2 import FunctionDefLibrary as FunctionDefLibrary
 from aexec.proto.protobuf.saved_object_graph_pb2 import FunctionSpec as FunctionSpec
 from aexec.proto.protobuf.config_pb2 import GPUOptions as GPUOptions
+from aexec.proto.protobuf.worker_pb2 import GetStatusRequest as GetStatusRequest
+from aexec.proto.protobuf.worker_pb2 import GetStatusResponse as GetStatusResponse
 from aexec.proto.framework.function_pb2 import GradientDef as GradientDef
 from aexec.proto.framework.graph_debug_info_pb2 import GraphDebugInfo as GraphDebugInfo
 from aexec.proto.framework.graph_pb2 import GraphDef as GraphDef
@@ -225,6 +227,8 @@ __all__ = [
     "FunctionDefLibrary",
     "FunctionSpec",
     "GPUOptions",
+    "GetStatusRequest",
+    "GetStatusResponse",
     "GradientDef",
     "GraphDebugInfo",
     "GraphDef",

@@ -56,6 +56,8 @@ MODULES: dict[str, str] = {
     "FunctionDefLibrary": "framework.function_pb2",
     "FunctionSpec": "protobuf.saved_object_graph_pb2",
     "GPUOptions": "protobuf.config_pb2",
+    "GetStatusRequest": "protobuf.worker_pb2",
+    "GetStatusResponse": "protobuf.worker_pb2",
     "GradientDef": "framework.function_pb2",
     "GraphDebugInfo": "framework.graph_debug_info_pb2",
     "GraphDef": "framework.graph_pb2",

@@ -7,6 +7,8 @@ open slice is over for it.
 
 Executions whose slice is over wait in one line for the loop; each turn of the loop wakes the first, so that a long one
 does not starve the others.  Between two turns the loop serves timers (and so deadlines), cancellations and connections.
+What a message sets off takes several turns of the loop, with a callback in each.  So after a slice that was used up the
+loop has more than one turn while others have work: otherwise each such callback would wait for a whole slice.
 A run that begins uses the open slice, which costs nothing, unless the first in line has waited for long: then it goes
 to the end of the line, so that no run takes much longer than another.
 """
@@ -27,6 +29,11 @@ __all__ = ["LoopTurns", "SliceClock"]
 _PATIENCE = 4.0
 # Most waiters that are woken in one turn of the loop.
 _MOST_AT_ONCE = 64
+# After a slice that was used up the loop has further turns as long as each of them has something to do, which takes it
+# this many seconds or more: at most so many turns, within this part of a slice.
+_BUSY_TURN = 25e-6
+_MOST_TURNS = 8
+_PART_FOR_OTHERS = 0.5
 
 
 class SliceClock:
@@ -185,15 +192,41 @@ class LoopTurns:
             loop.call_soon(self._close, loop)
 
     def _close(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._scheduled = False
+        used_up = False
         if self.worker is not None:
-            held = perf_counter() - self.began
+            now = perf_counter()
+            held = now - self.began
+            used_up = held > self._length
             self._note(self.worker, held)
-            if self._returned or held > self._length:
+            if self._returned or used_up:
                 self._at_once = max(1, self._at_once // 2)
             elif self.woken and held < 0.5 * self._length:
                 self._at_once = min(2 * self._at_once, _MOST_AT_ONCE)
         self._returned = self.woken = 0
+        if used_up and self.line:
+            loop.call_soon(self._let_others_work, loop, now, now + _PART_FOR_OTHERS * self._length, _MOST_TURNS)
+        else:
+            self._wake(loop)
+
+    def _let_others_work(self, loop: asyncio.AbstractEventLoop, before: float, end: float, turns: int) -> None:
+        """Wake the next in line after a turn that had little to do, or in which a run has begun.
+
+        Args:
+            before: when this turn began, by `perf_counter`.
+            end: when they are woken at the latest.
+            turns: after how many turns they are woken at the latest.
+        """
+        now = perf_counter()
+        if self.worker is None and turns > 1 and now < end and now - before >= _BUSY_TURN:
+            loop.call_soon(self._let_others_work, loop, now, end, turns - 1)
+            return
+        if self.worker is not None:
+            self._note(self.worker, now - self.began)
+        self._wake(loop)
+
+    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wake as many waiters as one slice suffices for."""
+        self._scheduled = False
         while self.line and self.woken < self._at_once:
             waiter, self._since = self.line.popleft()
             if not waiter.done():

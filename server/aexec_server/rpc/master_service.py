@@ -3,11 +3,14 @@
 A session that TensorFlow's client makes here is like one made by `POST /v1/sessions`: it has an owner, limits, and the
 same op policy.  For a session that does not exist this server answers ABORTED, as TensorFlow's own server does; the
 clients then make a new one.  Callables are in `rpc_callables.py`.
+
+Of `tensorflow.WorkerService` only GetStatus is here, by which clients ask whether a server is there.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import NoReturn
 from weakref import WeakSet
 
@@ -62,6 +65,9 @@ def master_methods(server: Server, runs: RunHandlers) -> list[Method]:
         Method(f"{of}CloseSession", proto.CloseSessionRequest, proto.CloseSessionResponse, master.close, manage),
         Method(f"{of}ListDevices", proto.ListDevicesRequest, proto.ListDevicesResponse, master.list_devices, run),
         Method(f"{of}Reset", proto.ResetRequest, proto.ResetResponse, master.reset, manage),
+        Method(
+            "/tensorflow.WorkerService/GetStatus", proto.GetStatusRequest, proto.GetStatusResponse, master.status, run
+        ),
     ]
 
 
@@ -147,9 +153,13 @@ class _Master:
             except errors.AbortedError as error:
                 _abort(error.message + _RESTARTED)
         else:
-            async with aexec.Session(aexec.Graph()) as session:
-                devices = session.devices()
+            devices = await _default_devices()
         return proto.ListDevicesResponse(local_device=[device.to_proto() for device in devices])
+
+    async def status(self, call: Call, request: proto.GetStatusRequest) -> proto.GetStatusResponse:
+        """GetStatus: lists the devices of a session with default settings."""
+        devices = await _default_devices()
+        return proto.GetStatusResponse(device_attributes=[device.to_proto() for device in devices])
 
     # Runs
 
@@ -162,6 +172,12 @@ class _Master:
         with self._session(request.session_handle, call).in_use() as hosted:
             handle = await self._runs.partial_runs.begin(hosted, call.caller, asked_by_setup(request), by_rpc=True)
         return proto.PartialRunSetupResponse(partial_run_handle=handle)
+
+
+async def _default_devices() -> Sequence[aexec.Device]:
+    """The devices of a session with default settings."""
+    async with aexec.Session(aexec.Graph()) as session:
+        return session.devices()
 
 
 def _abort(message: str) -> NoReturn:

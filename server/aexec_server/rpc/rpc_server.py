@@ -5,9 +5,7 @@ Besides the modules of health and reflection, only this one imports `grpc`.  Nex
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable
-from operator import attrgetter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import grpc
@@ -45,15 +43,8 @@ class RpcServer:
         self._door = Door(server, _grpc_code, behind_front=path is not None)
         self._path = path
         self._grpc = grpc.aio.server(options=server_options(config), maximum_concurrent_rpcs=config.max_connections)
-        self._grpc.add_generic_rpc_handlers(self._handlers(methods))
+        self._grpc.add_generic_rpc_handlers([_Handlers({one.path: self._handler(one) for one in methods})])
         self.address = ""
-
-    def _handlers(self, methods: Iterable[Method]) -> list[Any]:
-        by_service = itertools.groupby(sorted(methods, key=attrgetter("path")), attrgetter("service"))
-        return [
-            grpc.method_handlers_generic_handler(service, {one.name: self._handler(one) for one in of_service})
-            for service, of_service in by_service
-        ]
 
     def _handler(self, method: Method) -> Any:
         sides = "stream" if method.request_streams else "unary", "stream" if method.response_streams else "unary"
@@ -90,6 +81,16 @@ class RpcServer:
         The door refuses new calls before that, once the server drains.
         """
         await self._grpc.stop(_GRACE_SECONDS)
+
+
+class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """The handlers of all services by path: grpcio would ask one object for each service in turn."""
+
+    def __init__(self, by_path: Mapping[str, Any]) -> None:
+        self._by_path = by_path
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        return self._by_path.get(handler_call_details.method)
 
 
 def rpc_path(path: str) -> str:

@@ -128,7 +128,56 @@ def test_short_work_is_woken_until_the_slice_is_full(line: Line) -> None:
     assert order == ["a", "bc", "defg", "hijklmno", ""]
     line.stand("abcdefgh")
     line.work(1.2)
+    line.loop.turn()
     assert line.next() == "abcd"  # half of the eight
+
+
+class TestSliceThatWasUsedUp:
+    """Others have several turns of the loop before the next slice."""
+
+    def begin(self, line: Line) -> list[int]:
+        """Use a slice up; returns the list of turns, in each of which others work for 0.01 s."""
+        turns: list[int] = []
+
+        def work() -> None:
+            turns.append(len(turns))
+            line.loop.now += 0.01
+            line.loop.call_soon(work)
+
+        line.clock.open(line.loop)
+        line.stand("a")
+        line.loop.now += 1.2
+        line.loop.call_soon(work)
+        return turns
+
+    def test_others_have_turns_while_they_work(self, line: Line) -> None:
+        turns = self.begin(line)
+        while not line.woken:
+            line.loop.turn()
+        assert 4 <= len(turns) <= 9
+
+    def test_turn_without_work_ends_that(self, line: Line) -> None:
+        turns = self.begin(line)
+        for _ in range(3):
+            line.loop.turn()
+        line.loop.calls.pop(next(i for i, (call, _) in enumerate(line.loop.calls) if call.__name__ == "work"))
+        line.loop.turn()
+        line.loop.turn()
+        assert line.next() == "a" and len(turns) == 3
+
+    def test_others_have_half_a_slice(self, line: Line) -> None:
+        self.begin(line)
+        line.loop.turn()
+        line.loop.now += 0.5
+        line.loop.turn()
+        assert line.next() == "a"
+
+    def test_run_that_begins_in_the_meantime_has_no_longer_slice(self, line: Line) -> None:
+        self.begin(line)
+        line.loop.turn()
+        line.clock.open(line.loop)
+        line.loop.turn()
+        assert line.next() == "a" and LoopTurns.of(line.loop).worker is None
 
 
 def test_waiters_woken_in_vain_are_next_in_order(line: Line) -> None:
@@ -155,6 +204,7 @@ def test_runs_that_begin_let_those_go_first_that_have_waited_for_long(line: Line
     loop.now += 4.0
     assert clock.enter(loop) == 0.0
     assert clock.open(loop) == loop.now - 3.5
+    line.loop.turn()
     line.loop.turn()
     line.stand("a", first=True)  # woken in vain, it has waited since
     assert clock.enter(loop) == 0.0

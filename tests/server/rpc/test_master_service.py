@@ -76,6 +76,15 @@ async def test_recorded_calls_are_answered_as_they_were(rpc: RpcClient) -> None:
     assert len(TRACES) == 43
 
 
+async def test_probe_is_told_the_devices(rpc: RpcClient) -> None:
+    request = proto.GetStatusRequest()
+    (device,) = (
+        await rpc.call("/tensorflow.WorkerService/GetStatus", request, proto.GetStatusResponse)
+    ).device_attributes
+    listed = await rpc.call(f"{MASTER}ListDevices", proto.ListDevicesRequest(), proto.ListDevicesResponse)
+    assert (device.name, device.device_type) == (listed.local_device[0].name, "CPU")
+
+
 async def create(rpc: RpcClient, graph: GraphBuilder, config: proto.ConfigProto | None = None) -> str:
     request = proto.CreateSessionRequest(graph_def=graph.graph_def, config=config)
     answer = await rpc.call(f"{MASTER}CreateSession", request, proto.CreateSessionResponse)
