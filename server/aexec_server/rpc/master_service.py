@@ -10,7 +10,6 @@ Of `tensorflow.WorkerService` only GetStatus is here, by which clients ask wheth
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import NoReturn
 from weakref import WeakSet
 
@@ -149,17 +148,15 @@ class _Master:
         """ListDevices: lists the devices of a session, or of a session with default settings."""
         if request.session_handle:
             try:
-                devices = self._session(request.session_handle, call).session.devices()
+                session = self._session(request.session_handle, call).session
             except errors.AbortedError as error:
                 _abort(error.message + _RESTARTED)
-        else:
-            devices = await _default_devices()
-        return proto.ListDevicesResponse(local_device=[device.to_proto() for device in devices])
+            return proto.ListDevicesResponse(local_device=[device.to_proto() for device in session.devices()])
+        return proto.ListDevicesResponse(local_device=await _default_devices())
 
     async def status(self, call: Call, request: proto.GetStatusRequest) -> proto.GetStatusResponse:
         """GetStatus: lists the devices of a session with default settings."""
-        devices = await _default_devices()
-        return proto.GetStatusResponse(device_attributes=[device.to_proto() for device in devices])
+        return proto.GetStatusResponse(device_attributes=await _default_devices())
 
     # Runs
 
@@ -174,10 +171,10 @@ class _Master:
         return proto.PartialRunSetupResponse(partial_run_handle=handle)
 
 
-async def _default_devices() -> Sequence[aexec.Device]:
+async def _default_devices() -> list[proto.DeviceAttributes]:
     """The devices of a session with default settings."""
     async with aexec.Session(aexec.Graph()) as session:
-        return session.devices()
+        return [device.to_proto() for device in session.devices()]
 
 
 def _abort(message: str) -> NoReturn:
