@@ -14,6 +14,7 @@ __all__ = [
     "installed_delegate",
     "make_delegate",
     "register_delegate",
+    "uninstalled_delegate",
     "unregister_delegate",
 ]
 
@@ -69,6 +70,16 @@ def make_delegate(name: str) -> Delegate:
             )
         _made.setdefault(name, _makers[name]())
     return _made[name]
+
+
+def uninstalled_delegate(name: str) -> Delegate | None:
+    """The delegate of this name without the module that it needs: it can say which nodes it could run, but compiles
+    nothing.  None if it cannot be made so.
+    """
+    try:
+        return _makers[name]()
+    except ImportError:
+        return None
 
 
 register_delegate("openvino", OpenVinoDelegate, needs="openvino")

@@ -21,7 +21,12 @@ import numpy as np
 
 from aexec import proto
 from aexec.delegates.delegate import CompiledRegion, Delegate, Inference, RefusedError
-from aexec.delegates.delegate_registry import delegate_names, installed_delegate, make_delegate
+from aexec.delegates.delegate_registry import (
+    delegate_names,
+    installed_delegate,
+    make_delegate,
+    uninstalled_delegate,
+)
 from aexec.framework.device_contract.device import Device
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.op_kernel import BuiltKernel, OpKernelContext
@@ -57,10 +62,14 @@ MIN_NODES = 2
 IN_FLIGHT = 2
 # Most bytes that the regions of a session's plans may hold.
 MAX_BYTES = 2**30
+# A delegate that is not installed is suggested for regions that take at least this many seconds of a run.
+WORTH_INSTALLING = 5e-3
 # Stop delegating a region after this many consecutive calls that failed in the delegate but not in its nodes.
 GIVE_UP_AT = 3
 
 _OP = "_DelegatedRegion"
+# The delegates that were suggested in this process.
+_suggested: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +133,9 @@ class Delegation:
     Args:
         kernel_of: returns the kernel of a node of a plan's graph.
         device_of: returns the device that a node runs on.
+
+    Attributes:
+        missing: names of delegates that are not installed and may be suggested.
     """
 
     def __init__(
@@ -138,6 +150,7 @@ class Delegation:
         self._device_of = device_of
         chosen = config.delegates
         self.by_itself = chosen == "auto"
+        self.missing: tuple[str, ...] = ()
         self._names: tuple[str, ...] = tuple(delegate_names()) if self.by_itself else tuple(chosen)
         # Threads in which calls wait for delegates; they start with the first call.
         self._pool = WorkerPool(IN_FLIGHT, config.intra_op_threads)
@@ -169,6 +182,7 @@ class Delegation:
         """Return True if a delegate is installed.  Call it in a thread, as it looks at installed packages."""
         names = self._names
         if self.by_itself and names and not any(map(installed_delegate, names)):
+            self.missing = tuple([name for name in names if name not in _suggested])
             self._names = names = ()
         return bool(names)
 
@@ -178,12 +192,33 @@ class Delegation:
         Raises:
             FailedPreconditionError: a delegate that the config names is not installed.
         """
+        names = [name for name in self._names if not self.by_itself or installed_delegate(name)]
+        return self._regions_for(map(make_delegate, names), working, signature)
+
+    def suggest(self, working: WorkingGraph, signature: PlanKey) -> None:
+        """Log, once in a process, which extra to install because its delegate could run much of a graph.
+
+        Args:
+            working: the graph after `passes_before_regions`.
+        """
+        for name in self.missing:
+            delegate = uninstalled_delegate(name)
+            regions = [] if delegate is None else self._regions_for([delegate], working, signature)
+            seconds = sum(region.seconds for region in regions if region.worth_it)
+            if seconds >= WORTH_INSTALLING and name not in _suggested:
+                _suggested.add(name)
+                logger.warning(
+                    "The delegate '%s' could run nodes that take about %.0f ms of each run, often in half that time "
+                    "or less: pip install 'aexec[%s]'. SessionConfig(delegates=()) keeps to NumPy without this line",
+                    name,
+                    seconds * 1e3,
+                    name,
+                )
+
+    def _regions_for(self, delegates: Iterable[Delegate], working: WorkingGraph, signature: PlanKey) -> list[Candidate]:
         found: list[Candidate] = []
         taken: set[int] = set()
-        for name in self._names:
-            if self.by_itself and not installed_delegate(name):
-                continue
-            delegate = make_delegate(name)
+        for delegate in delegates:
 
             def supports(node: Node, used: Any, delegate: Delegate = delegate) -> bool:
                 return (

@@ -121,11 +121,17 @@ class RegionPlanning:
 
     def _candidates(self, signature: PlanKey) -> tuple[WorkingGraph, list[Candidate]]:
         working = self._maker.working_graph(signature)
-        if self._maker.is_split(working, signature) or not self._delegation.prepare():
+        if self._maker.is_split(working, signature):
+            return working, []
+        installed = self._delegation.prepare()
+        if not installed and not self._delegation.missing:
             return working, []
         self._maker.optimize(working, self._maker.passes & passes_before_regions())
         self._maker.put_in_order(working, signature)
-        return working, self._delegation.candidates(working, signature)
+        if installed:
+            return working, self._delegation.candidates(working, signature)
+        self._delegation.suggest(working, signature)
+        return working, []
 
     async def _delegated_plan(
         self, working: WorkingGraph, signature: PlanKey, candidates: Iterable[Candidate]

@@ -100,6 +100,29 @@ async def test_registered_pass_runs_where_it_says(delegate: NumpyDelegate, monke
     assert seen == [("early", False), ("late", False), ("early", False), ("late", True)]
 
 
+async def run_often(graph: aexec.Graph) -> None:
+    async with aexec.Session(graph) as session:
+        for _ in range(6):
+            await session.run("y:0", {"x:0": X})
+        await until(lambda: not session._planner._regions.tasks)
+
+
+async def test_delegate_that_is_not_installed_is_suggested_once(
+    by_itself: NumpyDelegate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(delegated, "installed_delegate", lambda name: False)
+    monkeypatch.setattr(delegated, "_suggested", set())
+    with caplog.at_level(logging.WARNING, "aexec"):
+        await run_often(model())
+        assert not caplog.messages  # so small a model gains nothing
+        monkeypatch.setattr(delegated, "WORTH_INSTALLING", 0)
+        await run_often(model())
+        await run_often(model())
+    (said,) = caplog.messages
+    assert said.startswith("The delegate 'numpy' could run nodes") and "pip install 'aexec[numpy]'" in said
+    assert not by_itself.regions
+
+
 async def test_values_inside_can_be_fetched_and_fed(delegate: NumpyDelegate) -> None:
     async with aexec.Session(model(), config=named()) as session:
         a, y = await session.run(["a:0", "y:0"], {"x:0": X})
