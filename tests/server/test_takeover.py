@@ -16,6 +16,8 @@ import aiohttp
 import pytest
 
 import aexec
+from aexec.framework import dtypes
+from tests.support.programs.graphs import GraphBuilder
 from tests.support.server_process import ServerProcess
 
 RUN = {"feeds": {"x:0": [[1, 2, 3]]}, "fetches": ["y:0"]}
@@ -184,3 +186,117 @@ async def test_durable_session_goes_on_in_the_next_process(
         await answered(seen)
     await asyncio.to_thread(new.stop)
     assert not seen.else_
+
+
+def _sums() -> GraphBuilder:
+    """A variable with an element for each client; `add` adds `x` to it."""
+    g = GraphBuilder()
+    g("v", "VarHandleOp", dtype=dtypes.float64, shape=[CLIENTS], shared_name="v")
+    g.placeholder("x", dtypes.float64, [CLIENTS])
+    g("set", "AssignVariableOp", "v", "x", dtype=dtypes.float64)
+    g("add", "AssignAddVariableOp", "v", "x", dtype=dtypes.float64)
+    g("read", "ReadVariableOp", "v", dtype=dtypes.float64)
+    return g
+
+
+@dataclass
+class Added:
+    """What clients have added.
+
+    Attributes:
+        counts: of each client, how often it was told that it had added 1.
+        refused: how many requests were refused before they had begun.
+        else_: what else was answered.
+    """
+
+    counts: list[int] = field(default_factory=lambda: [0] * CLIENTS)
+    refused: int = 0
+    else_: list[str] = field(default_factory=list)
+
+    async def more(self) -> None:
+        """Wait until so many more were added."""
+        wanted = sum(self.counts) + 2 * CLIENTS
+        while sum(self.counts) < wanted and not self.else_:
+            await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def adding_clients(port: int, session: str) -> AsyncIterator[Added]:
+    """So many clients that add without a pause, half of them over a new connection each time."""
+    added, over = Added(), asyncio.Event()
+
+    async def add_once(client: aiohttp.ClientSession, number: int, key: str) -> None:
+        body = {"feeds": {"x": [float(i == number) for i in range(CLIENTS)]}, "targets": ["add"]}
+        while True:
+            headers = {"Idempotency-Key": f'"{key}"'}
+            async with client.post(f"/v1/sessions/{session}:run", json=body, headers=headers) as answer:
+                told = await answer.json()
+                if answer.status == 200:
+                    added.counts[number] += 1
+                    return
+                promised = told.get("reason") in ("handed_over", "shutting_down")
+                if (
+                    answer.status not in (429, 503)
+                    or "Retry-After" not in answer.headers
+                    or not (promised or answer.status == 429)
+                ):
+                    added.else_.append(f"{answer.status} {told}")
+                    return
+                added.refused += promised
+            await asyncio.sleep(0.05)
+
+    async def add(number: int) -> None:
+        timeout, count = aiohttp.ClientTimeout(60), 0
+        connector = aiohttp.TCPConnector(force_close=number % 2 == 0)
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", connector=connector, timeout=timeout) as client:
+            while not over.is_set():
+                count += 1
+                try:
+                    await add_once(client, number, f"{number}-{count}")
+                except (aiohttp.ClientError, TimeoutError) as error:
+                    added.else_.append(repr(error))
+
+    tasks = [asyncio.create_task(add(number)) for number in range(CLIENTS)]
+    try:
+        yield added
+    finally:
+        over.set()
+        await asyncio.gather(*tasks)
+
+
+@pytest.mark.parametrize("hosts", ["0", "2", "auto"])
+@pytest.mark.parametrize("unready", ["0s", "100s"])
+async def test_store_goes_to_the_process_that_reuses_the_port(
+    tmp_path: Path, folders: list[Path], hosts: str, unready: str
+) -> None:
+    """The old process gives the store up when it is told to stop; requests wait for the new one or may come again."""
+    options: dict[str, Any] = {"watch": False, "hosts": hosts, "unready": unready, "state": tmp_path / "store"}
+    options |= {"reuse_port": True, **PATIENT}
+    old = await asyncio.to_thread(ServerProcess, folders[0], **options)
+    handle = await asyncio.to_thread(old.create, _sums(), durable=True)
+    zeros = {"feeds": {"x": [0.0] * CLIENTS}, "targets": ["set"]}
+    assert (await asyncio.to_thread(old.run, handle, **zeros)).status == 200
+    async with adding_clients(old.port, handle) as added:
+        await added.more()
+        new = await asyncio.to_thread(ServerProcess, folders[1], port=old.port, **options)
+        await asyncio.to_thread(new.until, lambda: "wait until the server that has the store" in new.log)
+        await added.more()
+        old.signal()
+        await asyncio.to_thread(new.until, lambda: f"{tmp_path}/store is open" in new.log)
+        await added.more()
+        await asyncio.to_thread(old.stop)
+        await added.more()
+    assert not added.else_
+    answer = await asyncio.to_thread(new.run, handle, fetches=["read"])
+    assert answer.body["outputs"]["read"] == added.counts
+    await asyncio.to_thread(new.stop)
+
+
+def test_third_process_is_refused(tmp_path: Path, folders: list[Path]) -> None:
+    options: dict[str, Any] = {"watch": False, "state": tmp_path / "store", "reuse_port": True}
+    servers = [ServerProcess(folders[0], **options)]
+    servers.append(ServerProcess(folders[1], port=servers[0].port, **options))
+    with pytest.raises(AssertionError, match="is used by another server"):
+        ServerProcess(tmp_path, port=servers[0].port, **options)
+    for server in servers:
+        server.stop()

@@ -23,6 +23,7 @@ from aexec_server.connections.service_manager import ServiceManager
 from aexec_server.connections.tls import ServerTls
 from aexec_server.core.access_log import AccessLogger, access_logger
 from aexec_server.core.server_state import SERVER, Server
+from aexec_server.durable.store_opening import give_up_when_wanted
 from aexec_server.handlers.direct_runs import DirectRuns
 from aexec_server.rpc.opening import rpc_server_of
 from aexec_server.settings.file_limit import most_connections
@@ -42,6 +43,8 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+GiveUp = Callable[[Callable[[], bool]], Coroutine[Any, Any, None]]
 
 # Seconds in which answers of cancelled runs are sent; and until a process of the server's own ends, even if runs
 # continue.
@@ -117,7 +120,9 @@ async def serve_app(
             on_ready(here.address)
             if rpc is not None and path is None:
                 on_ready(rpc.address)
-            await told_to_stop(server, stop, here, manager)
+            durable = server.durable
+            hand_over = None if durable is None else partial(give_up_when_wanted, durable.store, durable.give_up)
+            await told_to_stop(server, stop, here, manager, hand_over)
             runs = server.sessions.live_runs
             # A session host ends when its last session does, which is no news.
             level = logging.INFO if runs or path is None else logging.DEBUG
@@ -265,11 +270,19 @@ def _reloading_on_hangup(server: Server, tls: ServerTls | None, manager: Service
 
 
 async def told_to_stop(
-    server: Server, stop: asyncio.Queue[int], listening: Listening, manager: ServiceManager | None = None
+    server: Server,
+    stop: asyncio.Queue[int],
+    listening: Listening,
+    manager: ServiceManager | None = None,
+    give_up: GiveUp | None = None,
 ) -> None:
     """Wait for an item in `stop`, then for the time that balancers are given; after that nothing new begins.
 
     If another process takes the port over, that time ends when no connection is left.
+
+    Args:
+        give_up: gives the store of durable sessions up to another process that waits for it, unless its argument
+            returns True before; None if there is no store.
     """
     await stop.get()
     server.leaving = True
@@ -277,6 +290,8 @@ async def told_to_stop(
         manager.say_stopping()
     if listening.hand_over is not None:
         await listening.hand_over()
+    if give_up is not None:
+        server.in_background(give_up(lambda: server.draining), "hand the store over")
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(server.config.unready_seconds):
             while stop.empty() and not (listening.hand_over is not None and listening.is_left()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aexec import errors
 from aexec_server.http.error_responses import HasHeaders
 
-__all__ = ["NotDurableError", "StateLimitError", "StateStoreError"]
+__all__ = ["NotDurableError", "StateLimitError", "StateStoreError", "StoreInUseError"]
 
 
 class NotDurableError(HasHeaders, errors.DataLossError):
@@ -24,3 +24,7 @@ class StateLimitError(HasHeaders, errors.ResourceExhaustedError):
 
 class StateStoreError(errors.FailedPreconditionError):
     """The store cannot be opened: it is damaged, from a newer version, in use, or something else."""
+
+
+class StoreInUseError(StateStoreError):
+    """Another server uses the store."""

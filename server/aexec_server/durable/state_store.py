@@ -32,9 +32,10 @@ from aexec_server.durable.state_files import StateFiles
 from aexec_server.durable.stored_session import SessionFacts, SessionWrite, StoredSession
 from aexec_server.durable.stored_tensors import tensor_of_bytes
 from aexec_server.http.keyed_answer import KeyedAnswer
+from aexec_server.http.not_begun import HandedOverError
 from aexec_server.http.stored_answer import StoredAnswer
 
-__all__ = ["Outcome", "StateLimits", "StateStore"]
+__all__ = ["Outcome", "StateLimits", "StateStore", "read_facts"]
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +68,7 @@ class StateStore:
         limits: the limits that writing keeps.
         is_owner: True to lock the folder for this process, and to delete what an earlier one left.  Other processes
             may have it open besides, each with sessions of its own; they open it at its first use.
+        run: the start of the server, which those other processes are to have, too; "" to let any have it.
         files: makes the files of the folder; tests give one whose disk is full.
 
     Attributes:
@@ -80,12 +82,15 @@ class StateStore:
         limits: StateLimits,
         *,
         is_owner: bool = True,
+        run: str = "",
         files: Callable[[Path], StateFiles] = StateFiles,
     ) -> None:
         self.folder = folder
         self.facts: dict[str, SessionFacts] = {}
         self._limits = limits
         self._is_owner = is_owner
+        self._run = run
+        self._closed = False
         self._make_files = files
         self._thread = ThreadPoolExecutor(1, "aexec-state")
         self._rows: dict[str, SessionRows] = {}
@@ -93,6 +98,8 @@ class StateStore:
         self._connection: sqlite3.Connection | None = None
 
     async def _call(self, function: Callable[..., T], *arguments: Any) -> T:
+        if self._closed:
+            raise HandedOverError
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._with_open, function, arguments)
 
     def _with_open(self, function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
@@ -106,7 +113,10 @@ class StateStore:
 
     async def write(self, writes: Sequence[SessionWrite]) -> list[Outcome]:
         """Write the changes of sessions in one transaction; return what became of each."""
-        return await self._call(self.write_here, writes)
+        try:
+            return await self._call(self.write_here, writes)
+        except errors.OpError as error:  # the store is not open
+            return [error] * len(writes)
 
     async def load(self, handle: str) -> StoredSession:
         """A session.  Raises NotFoundError, or DataLossError if it is damaged."""
@@ -129,8 +139,11 @@ class StateStore:
         return await self._call(self.answer_here, client, name)
 
     async def close(self) -> None:
-        await self._call(self.close_here)
-        await asyncio.to_thread(self._thread.shutdown)
+        """Close it for good.  Idempotent."""
+        if not self._closed:
+            await self._call(self.close_here)
+            self._closed = True
+            await asyncio.to_thread(self._thread.shutdown)
 
     # In the thread of the store, or in the only one
 
@@ -138,7 +151,7 @@ class StateStore:
         """As `open`, in this thread, which the store belongs to from then on."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = FolderLock(self.folder, is_owner=self._is_owner)
+            self._lock = FolderLock(self.folder, is_owner=self._is_owner, run=self._run)
             self.files = self._make_files(self.folder)
         except OSError as error:
             raise errors.FailedPreconditionError(
@@ -161,8 +174,7 @@ class StateStore:
         self.files.sweep(used)
 
     def find_here(self, handle: str) -> SessionFacts | None:
-        found = self.ask("SELECT facts FROM sessions WHERE handle = ?", (handle,)).fetchone()
-        return None if found is None else SessionFacts(**json.loads(found[0]))
+        return read_facts(self.ask, handle)
 
     @property
     def ask(self) -> Callable[..., sqlite3.Cursor]:
@@ -369,3 +381,9 @@ def _not_written(error: Exception) -> NotDurableError:
         f"The changes of this request are in memory, but could not be written to the disk of the server ({what}), and "
         "are lost if it ends before the next changes are written"
     )
+
+
+def read_facts(ask: Callable[..., sqlite3.Cursor], handle: str) -> SessionFacts | None:
+    """The facts of a session in a database; None if there is none with this handle."""
+    found = ask("SELECT facts FROM sessions WHERE handle = ?", (handle,)).fetchone()
+    return None if found is None else SessionFacts(**json.loads(found[0]))

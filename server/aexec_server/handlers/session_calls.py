@@ -137,6 +137,8 @@ class _Handlers:
         if self.server.sessions_elsewhere is not None:
             raise errors.NotFoundError("Sessions are made at /v1/sessions, written in this way")
         refuse_preferences(request, key=False)
+        if self.server.durable is not None and read_key(request) is not None:
+            await self.server.durable.until_open()  # which tells whether the request was carried out
         wishes = _Wishes(_ttl(request.query.get("ttl_s")), name, _durability_of_query(request.query))
         body = await self._body(request)
 

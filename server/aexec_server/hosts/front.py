@@ -75,8 +75,11 @@ class _Router:
         process, name = self._find(request.method, request.target)
         if process is AnsweredBy.NEW_SESSION:
             return self._of_new(request, caller)
-        stored = self._hosts.of_stored(unquote(name), caller) if process is AnsweredBy.SESSION else None
+        handle = unquote(name) if process is AnsweredBy.SESSION else None
+        stored = None if handle is None else self._hosts.of_stored(handle, caller)
         upstream = stored or self._of_known(process, name)
+        if handle is not None and upstream is self._here and not self._named_here(handle):
+            return self._hosts.of_stored_later(handle, caller, self._here)
         if caller.name and isinstance(upstream, SessionHost) and not caller.sees(upstream.client):
             return self._here  # which answers for another client's session as for none
         return upstream
@@ -177,7 +180,7 @@ async def run_front(
                             on_ready(listening.address)
                             if rpc is not None:
                                 on_ready(rpc.address)
-                            await told_to_stop(server, stop, listening, manager)
+                            await told_to_stop(server, stop, listening, manager, hosts.hand_over)
                         await hosts.drain(stop)
                     await _until_quiet(table)
                 finally:

@@ -132,6 +132,7 @@ class _Told:
         self._memory = server.sessions.memory
         self._own_limit = self._memory.limit
         self._report = HostReport(server)
+        self._server = server
         self._sessions = server.sessions
 
     def begin(self) -> None:
@@ -143,10 +144,18 @@ class _Told:
         if "stop" in message:
             self.stop.put_nowait(0)
             return
+        if "give_up" in message:
+            self._server.in_background(self._give_up(), "hand durable sessions over")
+            return
         allowed = message.get("memory_bytes")  # what other hosts leave of the limit of all
         if allowed is not None:
             self._memory.limit = allowed if self._own_limit is None else min(allowed, self._own_limit)
         self.channel.say({"report": self._report.changes(counted=True), "asked": True})
+
+    async def _give_up(self) -> None:
+        if self._server.durable is not None:
+            await self._server.durable.give_up()
+        self.channel.say({"gave_up": True})
 
     def report(self, *, counted: bool = False) -> None:
         """Send the front what has changed, without being asked; with `counted` also metrics and errors."""

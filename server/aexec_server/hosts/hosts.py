@@ -14,13 +14,16 @@ import logging
 import multiprocessing
 import time
 from collections import Counter, OrderedDict
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aexec
 from aexec import errors
 from aexec_server.clients.callers import NO_QUOTAS, Caller, Quotas
+from aexec_server.durable.store_opening import give_up_when_wanted
 from aexec_server.handles import check_name
 from aexec_server.hosts.host_limits import HostLimits
 from aexec_server.hosts.host_names import HostNames
@@ -30,8 +33,10 @@ from aexec_server.hosts.host_watch import LOOK_SECONDS, HostWatch
 from aexec_server.hosts.relay import Upstream
 from aexec_server.hosts.session_host import SessionHost
 from aexec_server.hosts.spent_keys import SpentKeys
+from aexec_server.hosts.stored_later import StoredLater
 from aexec_server.hosts.stored_sessions import StoredSessions
 from aexec_server.http.idempotency import ForgottenError
+from aexec_server.http.not_begun import HandedOverError
 from aexec_server.sessions.durable_sessions import make_store
 from aexec_server.sessions.session_limits import session_shares
 from aexec_server.settings.model_source import GraphSource
@@ -85,7 +90,9 @@ class Hosts:
         self.stored = (
             None
             if config.state_path is None
-            else StoredSessions(make_store(config, is_owner=True), config.session_ttl_s, config.clock)
+            else StoredSessions(
+                make_store(config, is_owner=True), config.session_ttl_s, config.clock, waits=config.reuse_port
+            )
         )
         self._sweeping: asyncio.Task[None] | None = None
         self._spent = SpentKeys()
@@ -169,12 +176,15 @@ class Hosts:
         None for any other session.
 
         Raises:
+            HandedOverError: another server takes it over.
             OpError: the client may not have another session now.
         """
         stored = self.stored
         owner = None if stored is None else stored.owner_of(handle)
         if stored is None or owner is None or not caller.sees(owner):
             return None
+        if stored.given_up:
+            raise HandedOverError
         host = stored.host_of(handle)
         if host is None:
             if self.limits.own:
@@ -185,6 +195,17 @@ class Hosts:
             stored.place(handle, host)
         assert isinstance(host, SessionHost)
         return host
+
+    def of_stored_later(self, handle: str, caller: Caller, here: Upstream) -> Upstream:
+        """The upstream of an unknown session, which may be one of a store that is not open yet; `here` otherwise."""
+        if self.stored is None or self.stored.opening.done or self.stored.given_up:
+            return here
+        return StoredLater(self.stored.opening, handle, caller, lambda: self.of_stored(handle, caller) or here)
+
+    @property
+    def hand_over(self) -> Callable[[Callable[[], bool]], Coroutine[Any, Any, None]] | None:
+        """Gives the store up to another server that waits for it; None if there is no store."""
+        return None if self.stored is None else partial(give_up_when_wanted, self.stored.store, self.give_up_store)
 
     def of(self, handle: str) -> SessionHost | None:
         """The host that made a handle, of a session or an operation; None if it is gone or never was."""
@@ -387,6 +408,18 @@ class Hosts:
             graphs={name: portable(source) for name, source in self._config.graphs.items()},
             models={name: replace(m, source=portable(m.source)) for name, m in self._config.models.items()},
         )
+
+    async def give_up_store(self) -> None:
+        """Begin no request for durable sessions any more, and close the store when all hosts have given theirs up."""
+        stored = self.stored
+        assert stored is not None
+        stored.given_up = True
+        hosts = [host for host in self._by_name.values() if host is not self.models]
+        for host in hosts:
+            host.give_up_store()
+        while any(host.ended is None and not host.gave_up for host in hosts):
+            await asyncio.sleep(_POLL_SECONDS)
+        await stored.close()
 
     async def drain(self, stop: asyncio.Queue[int]) -> None:
         """Let runs end, for the configured time and a little more; an item in `stop` cancels them at once."""

@@ -39,6 +39,7 @@ _END_SECONDS = 1.0
 _MAX_KEYS = 1000
 # The bytes of an empty host that it does not share.
 _EMPTY_BYTES = 12 << 20
+_GIVE_UP = {"give_up": True}
 
 
 class SessionHost(Upstream):
@@ -62,6 +63,7 @@ class SessionHost(Upstream):
         of_callers: name of a caller with a token → (sessions, runs), by its last report.
         ended: why it ended; None while it lives.
         told: True if it ended because it was told to.
+        gave_up: True once it has given its durable sessions up.
         gauges: its gauges, by its last report.
         status: its `process_status`, by its last report; None before that.
         own_bytes: the memory that it does not share with other hosts, approximately, at the last measurement.  Memory
@@ -78,7 +80,7 @@ class SessionHost(Upstream):
         self.name = name
         self.config = config
         self.client: str | None = None
-        self.ready = self.was_ready = self.told = False
+        self.ready = self.was_ready = self.told = self.gave_up = False
         self.serves = not (config.models or config.model_repository)
         self.models: frozenset[str] = frozenset()
         self.names: frozenset[str] = frozenset()
@@ -102,6 +104,7 @@ class SessionHost(Upstream):
         self._process: ForkServerProcess | None = None
         self._figures: HostFigures | None = None
         self._channel = HostChannel(self._hear, lambda: None)
+        self._gives_up = False
         self._why: str | None = None  # why it was killed or told to stop
         self._killed = False
         self._asked: tuple[float, float] | None = None  # an unanswered question: when, and `waited` then
@@ -205,6 +208,8 @@ class SessionHost(Upstream):
             loop = asyncio.get_running_loop()
             loop.add_reader(process.sentinel, self._has_exited)
             await loop.create_unix_connection(lambda: self._channel, sock=ours)
+            if self._gives_up:
+                self._channel.say(_GIVE_UP)
             if self.told:
                 self._channel.say({"stop": True})
             await self._started_or_exited(None)
@@ -249,6 +254,8 @@ class SessionHost(Upstream):
                 self._sent -= self._sent_before
                 self._sent_before = 0
             self._note(message["report"])
+        elif "gave_up" in message:
+            self.gave_up = True
         elif not self._started.done():
             self.ready = self.was_ready = "listens" in message
             self._first_bytes = self._figures.resident_bytes() if self._figures is not None else 0
@@ -281,6 +288,11 @@ class SessionHost(Upstream):
         self.told = True
         self._why = self._why or f"was told to stop: {why}"
         self._channel.say({"stop": True})
+
+    def give_up_store(self) -> None:
+        """Tell it to give its durable sessions up, and to open no other."""
+        self._gives_up = True
+        self._channel.say(_GIVE_UP)
 
     def kill(self, why: str) -> None:
         """Kill it at once."""

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from aexec import errors
 from aexec_server.durable.state_store import StateStore
+from aexec_server.durable.store_opening import StoreOpening
 from aexec_server.handles import shortened
 
 __all__ = ["StoredSessions"]
@@ -46,10 +47,18 @@ class StoredSessions:
         store: the store, which this process owns.
         ttl: seconds without use after which a session is deleted, unless its creator asked for another time.
         clock: returns seconds.
+        waits: True to wait for the store while another server uses it.
+
+    Attributes:
+        store: as given.
+        opening: opens it.
+        given_up: True once the sessions go to another server.
     """
 
-    def __init__(self, store: StateStore, ttl: float | None, clock: Callable[[], float]) -> None:
-        self._store = store
+    def __init__(self, store: StateStore, ttl: float | None, clock: Callable[[], float], *, waits: bool) -> None:
+        self.store = store
+        self.opening = StoreOpening(store, self._learn, waits=waits)
+        self.given_up = False
         self._ttl = ttl
         self._clock = clock
         self._opened_at = 0.0
@@ -57,13 +66,16 @@ class StoredSessions:
         self._told: dict[Host, Mapping[str, str]] = {}
 
     async def open(self) -> None:
-        """Open the store.  Raises StateStoreError."""
-        await self._store.open()
+        """Open the store, or begin to wait for it.  Raises StateStoreError."""
+        await self.opening.begin()
+
+    async def _learn(self) -> None:
         self._opened_at = self._clock()
-        self._sessions = {handle: _Stored(facts.owner, facts.ttl, None) for handle, facts in self._store.facts.items()}
+        self._sessions = {handle: _Stored(facts.owner, facts.ttl, None) for handle, facts in self.store.facts.items()}
 
     async def close(self) -> None:
-        await self._store.close()
+        await self.opening.close()
+        await self.store.close()
 
     def owner_of(self, handle: str) -> str | None:
         """The owner of a durable session; None if there is none of this handle."""
@@ -82,7 +94,7 @@ class StoredSessions:
     def settle(self, host: Host) -> None:
         """Take in a host's report."""
         told = self._told.get(host, {})
-        if told == host.durable:
+        if self.given_up or told == host.durable:
             return
         self._told[host] = host.durable
         for handle in told.keys() - host.durable.keys():
@@ -100,9 +112,11 @@ class StoredSessions:
 
     async def drop_expired(self) -> None:
         """Delete the sessions that no host has opened since the start, for as long as they live unused."""
+        if self.given_up or not self.opening.done:
+            return
         unused = self._clock() - self._opened_at
         expired = []
-        for handle, facts in self._store.facts.items():
+        for handle, facts in self.store.facts.items():
             ttl = self._ttl if facts.ttl is None else facts.ttl
             known = self._sessions.get(handle)
             if ttl is not None and unused >= ttl and known is not None and known.host is None:
@@ -113,6 +127,6 @@ class StoredSessions:
             logger.info("durable session %s was not used and is deleted", shortened(handle))
             del self._sessions[handle]
         try:
-            await self._store.drop(expired)
+            await self.store.drop(expired)
         except errors.OpError as error:
             logger.error("durable sessions are not deleted from the store: %s", error.message)

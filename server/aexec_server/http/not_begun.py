@@ -5,7 +5,7 @@ from __future__ import annotations
 from aexec import errors
 from aexec_server.http.error_responses import HasHeaders
 
-__all__ = ["ShuttingDownError"]
+__all__ = ["HandedOverError", "ShuttingDownError"]
 
 
 class ShuttingDownError(HasHeaders, errors.UnavailableError):
@@ -15,3 +15,12 @@ class ShuttingDownError(HasHeaders, errors.UnavailableError):
 
     def __init__(self) -> None:
         super().__init__("The server is shutting down")
+
+
+class HandedOverError(HasHeaders, errors.UnavailableError):
+    """The server does not have its store of durable sessions: it has given it up, or waits until it may open it."""
+
+    reason = "handed_over"
+
+    def __init__(self) -> None:
+        super().__init__("Another process is taking the durable sessions over: nothing was done, ask again in a moment")

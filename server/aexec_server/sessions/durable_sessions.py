@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,11 @@ from aexec_server.durable.durable_rules import Durability, check_durable
 from aexec_server.durable.durable_session import DurableSession
 from aexec_server.durable.group_commit import GroupCommit
 from aexec_server.durable.state_store import StateLimits, StateStore
+from aexec_server.durable.store_opening import StoreOpening
 from aexec_server.durable.stored_session import SessionFacts, StoredSession, WrittenSession
 from aexec_server.handles import shortened
 from aexec_server.http.idempotency import AnsweredOnce
+from aexec_server.http.not_begun import HandedOverError
 from aexec_server.sessions.hosted_session import HostedSession
 from aexec_server.sessions.session_limits import SessionLimits
 from aexec_server.sessions.session_maker import NewSession
@@ -34,6 +36,9 @@ __all__ = ["DurableSessions", "make_store"]
 
 logger = logging.getLogger(__name__)
 
+# How long runs may take to end that were cancelled.
+_CANCEL_SECONDS = 3.0
+
 InBackground = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
 
 
@@ -43,7 +48,7 @@ def make_store(config: ServerConfig, *, is_owner: bool) -> StateStore:
     most = config.max_state_bytes
     client = most - most // 8 if config.max_client_state_bytes is None else config.max_client_state_bytes
     limits = StateLimits(most, client, config.max_session_state_bytes)
-    return StateStore(Path(config.state_path), limits, is_owner=is_owner)
+    return StateStore(Path(config.state_path), limits, is_owner=is_owner, run=config.server_run)
 
 
 class DurableSessions:
@@ -71,10 +76,13 @@ class DurableSessions:
         self._clock = config.clock
         self._in_host = bool(config.handle_prefix)
         self._opened_at = 0.0
+        self._drain_seconds = config.drain_seconds
+        self._handed_over: dict[str, str] | None = None  # owners by handle, once the store is given up
         self._opening: dict[str, asyncio.Task[HostedSession]] = {}
         self._open: dict[str, DurableSession] = {}
         self.store = store
         self.commits = GroupCommit(store, in_background)
+        self._of_store = StoreOpening(store, self._learn, waits=config.reuse_port)
 
     @classmethod
     def of(
@@ -98,11 +106,19 @@ class DurableSessions:
         return {handle: durable.facts.owner for handle, durable in self._open.items()}
 
     async def open(self) -> None:
-        """Open the store, unless this is a session host, which opens it at its first use.  Raises StateStoreError."""
+        """Open the store, unless this is a session host, which opens it at its first use.
+
+        With `reuse_port` it is opened later if another server has it: then its sessions wait for it.
+
+        Raises:
+            StateStoreError: it cannot be opened.
+        """
         if self._in_host:
             self._answered_once.look_up = self.store.answer
             return
-        await self.store.open()
+        await self._of_store.begin()
+
+    async def _learn(self) -> None:
         self._opened_at = self._clock()
         for keyed in await self.store.answers():
             self._answered_once.know(keyed)
@@ -116,7 +132,52 @@ class DurableSessions:
                 logger.error("session %s: %s", shortened(durable.facts.handle), error.message)
 
     async def close(self) -> None:
+        await self._of_store.close()
         await self.store.close()
+
+    # Another process
+
+    async def until_open(self) -> None:
+        """Return when the store is open, if this process opens it at its start.  Raises HandedOverError."""
+        if not self._in_host:
+            await self._of_store.wait()
+
+    def is_handed_over(self, handle: str, caller: Caller) -> bool:
+        """True for a session of the caller's that went to another process with the store."""
+        owner = None if self._handed_over is None else self._handed_over.get(handle)
+        return owner is not None and caller.sees(owner)
+
+    async def give_up(self) -> None:
+        """Begin no request for durable sessions any more, let those in flight end, write what is left, and close the
+        store, for another process.
+
+        Runs are cancelled that have not ended within `drain_seconds`.
+        """
+        self._handed_over = {handle: facts.owner for handle, facts in self.store.facts.items()}
+        given: list[HostedSession] = []
+        while taken := [hosted for hosted in self._sessions if hosted.durable is not None]:
+            for hosted in taken:
+                self._handed_over[hosted.handle] = hosted.owner or ""
+                self._sessions.retire(hosted)
+            given += taken
+            await self._until_unused(taken)  # meanwhile sessions may come that were being made
+        await self.flush()
+        for durable in list(self._open.values()):
+            self.commits.forget(durable)
+        self._open.clear()
+        await self.store.close()
+        for hosted in given:
+            await self._sessions.close_retired(hosted)
+
+    async def _until_unused(self, taken: Sequence[HostedSession]) -> None:
+        unused = asyncio.gather(*(hosted.unused() for hosted in taken))
+        try:
+            async with asyncio.timeout(self._drain_seconds):
+                await asyncio.shield(unused)
+        except TimeoutError:
+            for hosted in taken:
+                hosted.runs.cancel_all("shutdown")
+            await asyncio.wait([unused], timeout=_CANCEL_SECONDS)
 
     # New sessions
 
@@ -125,7 +186,10 @@ class DurableSessions:
 
         Raises:
             UnimplementedError: its state cannot be recorded.
+            HandedOverError: the store is not open.
         """
+        if self._handed_over is not None or not (self._in_host or self._of_store.done):
+            raise HandedOverError
         check_durable(new.graph_def)
         if config.share:
             raise errors.UnimplementedError('"durable": a session that shares containers cannot be durable')
@@ -159,8 +223,13 @@ class DurableSessions:
         Raises:
             OpError: it cannot be opened.
         """
-        if handle in self._sessions:
+        if handle in self._sessions or self._handed_over is not None:
             return
+        if not (self._in_host or self._of_store.done):
+            facts = await self._of_store.find(handle)
+            if facts is None or not caller.sees(facts.owner):
+                return
+            await self._of_store.wait()
         facts = await self.store.find(handle) if self._in_host else self.store.facts.get(handle)
         if facts is None or handle in self._sessions or not caller.sees(facts.owner):
             return
@@ -201,6 +270,8 @@ class DurableSessions:
             ) from None
         recorder = recorder_of(hosted.session)
         recorder.written(await recorder.look())
+        if self._handed_over is not None:
+            raise HandedOverError
         hosted.durable = self._open[hosted.handle] = DurableSession(stored.facts, recorder, self.commits)
 
     async def drop(self, durable: DurableSession) -> None:
@@ -217,8 +288,8 @@ class DurableSessions:
 
     def drop_expired(self) -> None:
         """Delete the sessions that nobody has asked for since the server began, for as long as they live unused."""
-        if self._in_host:
-            return  # the front does this
+        if self._in_host or self._handed_over is not None or not self._of_store.done:
+            return  # the front does this, or another server
         unused = self._clock() - self._opened_at
         expired = []
         for handle, facts in self.store.facts.items():

@@ -21,7 +21,7 @@ from aexec_server.durable.durable_session import DurableSession
 from aexec_server.durable.stored_session import StoredSession, WrittenSession
 from aexec_server.handles import Handles, is_made, shortened
 from aexec_server.http.lost_handles import HOST_ENDED, LostError, lost_by_restart
-from aexec_server.http.not_begun import ShuttingDownError
+from aexec_server.http.not_begun import HandedOverError, ShuttingDownError
 from aexec_server.requests.run_table import RunTable
 from aexec_server.sessions.graph_reclaimer import GraphReclaimer
 from aexec_server.sessions.hosted_session import HostedSession
@@ -57,6 +57,8 @@ class SessionKeeper(Protocol):
     def drop_later(self, durable: DurableSession) -> None: ...
 
     def drop_expired(self) -> None: ...
+
+    def is_handed_over(self, handle: str, caller: Caller) -> bool: ...
 
     async def flush(self) -> None: ...
 
@@ -109,13 +111,16 @@ class SessionStore:
 
         Raises:
             NotFoundError: the handle is unknown, its session was closed, or the session belongs to another caller.
+            HandedOverError: another process has it now.
         """
         hosted = self._sessions.get(handle)
         if hosted is None or not caller.sees(hosted.owner):
-            raise self._not_found(handle)
+            raise self._not_found(handle, caller)
         return hosted
 
-    def _not_found(self, handle: str) -> errors.NotFoundError:
+    def _not_found(self, handle: str, caller: Caller) -> errors.OpError:
+        if self.durable is not None and self.durable.is_handed_over(handle, caller):
+            return HandedOverError()
         lost = lost_by_restart(self.handles, "Session", handle)
         if lost is not None:
             return lost

@@ -124,7 +124,8 @@ class Rounds:
     def __init__(self, folder: Path, seed: int, *, durability: str = "strict", **options: Any) -> None:
         self._folder = folder
         self._durability = durability
-        self._options = {"state": folder / "state", **options}
+        # However busy the machine is, no run is refused because it would wait for too long.
+        self._options = {"state": folder / "state", "queue_timeout": "60s", **options}
         self._random = random.Random(seed)
         self._clients = [_Client(number) for number in range(CLIENTS)]
         self._answers = 0
