@@ -1,9 +1,10 @@
 """Regions of plans that a delegate runs: when a plan gets them, and what happens if the delegate refuses.
 
 A plan is first made without regions.  With `delegates="auto"` it gets them when its runs, by the nodes' estimates as
-corrected by measured calls, have cost as much as compiling the regions takes.  If the config names delegates, a plan
-has regions from its first run.  To the executor a region is one asynchronous node, whose call awaits the delegate.  If
-the delegate refuses or fails, the call runs the region's nodes as a plan of their own.
+corrected by measured calls, have cost a third of what compiling the regions takes; then a few calls decide whether the
+delegate is faster (`region_trial.py`).  If the config names delegates, a plan has regions from its first run.  To the
+executor a region is one asynchronous node, whose call awaits the delegate.  If the delegate refuses or fails, the call
+runs the region's nodes as a plan of their own.
 Next to read: `aexec/graph/partitioning/regions.py`, `aexec/delegates/delegate.py`.
 """
 
@@ -15,6 +16,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -39,6 +41,7 @@ from aexec.graph.partitioning.regions import Region, find_regions
 from aexec.graph.passes import WorkingGraph
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.functions.function_calls import run_nested
+from aexec.runtime.planning.region_trial import RegionTrial
 from aexec.runtime.plans.call_estimates import usual_ns
 from aexec.runtime.plans.plan import Kind, Plan, PlanKey, PlanNode
 from aexec.runtime.plans.plan_builder import build_plan
@@ -52,6 +55,9 @@ logger = logging.getLogger("aexec")
 # With "auto": the number of the run before which regions are first looked for.  A plan that is light enough to be
 # compiled and to run at once by then keeps its nodes.
 LOOK_AT = 4
+# With "auto": regions are compiled when the runs of their nodes have cost this part of what compiling takes.  A plan
+# that has been run so often is probably run much oftener, and the runs go on while a thread compiles.
+COMPILE_AT = 1 / 3
 # With "auto": a region must take at least this many times as long as a hop to a thread, the least that a call costs.
 WORTH_HOPS = 5
 # With named delegates: a region is used unless it takes less than this many hops.
@@ -261,9 +267,9 @@ class Delegation:
         return wanted
 
     def due(self, wanted: Sequence[Candidate]) -> int:
-        """Return the number of the run by which a plan's runs have cost as much as compiling these."""
+        """Return the number of the run by which a plan's runs have cost enough to compile these."""
         compiling = sum(c.delegate.compile_seconds(c.region) for c in wanted)
-        return math.ceil(compiling / sum(c.seconds for c in wanted))
+        return math.ceil(COMPILE_AT * compiling / sum(c.seconds for c in wanted))
 
     async def compile(self, candidate: Candidate) -> CompiledRegion | None:
         """Compile a region in a thread; return None, and log why, if its delegate refuses it."""
@@ -355,10 +361,16 @@ async def _outcome(waiter: asyncio.Future[Sequence[Any]], inference: Inference) 
 
 
 class _RegionCall:
-    """The kernel of a region's node."""
+    """The kernel of a region's node.
+
+    If the session chooses by itself, some of the first calls are measured, and the nodes run the region from then on if
+    they are faster.
+    """
 
     def __init__(self, delegation: Delegation, candidate: Candidate, region: CompiledRegion, name: str) -> None:
         self._delegation = delegation
+        self._trial = RegionTrial() if delegation.by_itself else None
+        self._begun = self._in_flight = 0
         self._ordinary = candidate.ordinary
         self._delegate = candidate.delegate.name
         self._region: CompiledRegion | None = region
@@ -371,19 +383,51 @@ class _RegionCall:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     async def _outputs(self, context: OpKernelContext, inputs: Sequence[Any]) -> Sequence[Any]:
-        if self._region is None:
+        region, trial = self._region, self._trial
+        if region is None:
             return await self._by_nodes(context, inputs)
+        if trial is None or not trial.is_about(inputs):
+            return (await self._by_delegate(region, context, inputs))[0]
+        self._begun += 1
+        self._in_flight += 1
+        call, alone = self._begun, self._in_flight == 1
+        start = monotonic()
         try:
-            outputs = await self._delegation.infer(self._region, await _contiguous(context, inputs))
+            if trial.delegate_is_next:
+                outputs, as_asked = await self._by_delegate(region, context, inputs)
+            else:
+                outputs, as_asked = await self._by_nodes(context, inputs), True
+        finally:
+            self._in_flight -= 1
+        if as_asked and alone and call == self._begun:  # no other call has slowed it down
+            trial.took(monotonic() - start)
+            if trial.ended:
+                self._choose(trial)
+        return outputs
+
+    def _choose(self, trial: RegionTrial) -> None:
+        self._trial = None
+        if trial.nodes_are_faster:
+            delegate, nodes = (1e3 * seconds for seconds in trial.times)
+            words = "%s takes %.2f ms for %s, and its nodes %.2f ms: they run it from now on"
+            logger.info(words, self._delegate, delegate, self._name, nodes)
+            self._region = None
+
+    async def _by_delegate(
+        self, region: CompiledRegion, context: OpKernelContext, inputs: Sequence[Any]
+    ) -> tuple[Sequence[Any], bool]:
+        """Return the region's outputs, and True if they are the delegate's, False if the nodes had to help."""
+        try:
+            outputs = await self._delegation.infer(region, await _contiguous(context, inputs))
         except RefusedError:
-            return await self._by_nodes(context, inputs)
+            return await self._by_nodes(context, inputs), False
         except Exception as error:
             # Mostly the inputs are wrong: the nodes raise an error that says what is wrong, and where.
             outputs = await self._by_nodes(context, inputs)
             self._count_failure(error)
-            return outputs
+            return outputs, False
         self._failed = 0
-        return outputs
+        return outputs, True
 
     async def _by_nodes(self, context: OpKernelContext, inputs: Sequence[Any]) -> Sequence[Any]:
         return await run_nested(context, self._ordinary, inputs, self._name)

@@ -1,5 +1,4 @@
-"""`RegionPlanning`: gives regions to delegates, from the first run or once a plan's runs have cost as much as
-compiling.
+"""`RegionPlanning`: gives regions to delegates, from the first run or once a plan's runs have cost enough.
 
 Next to read: `delegated.py`, for how a region runs.
 """
@@ -90,7 +89,7 @@ class RegionPlanning:
         return task
 
     async def _delegate(self, cached: CachedPlan, runs: int) -> None:
-        """Give a plan its regions after `runs` runs, if these have cost as much as compiling will."""
+        """Give a plan its regions after `runs` runs, if these have cost enough to compile them."""
         try:
             working, candidates = await self._work.beside_the_loop(lambda: self._candidates(cached.signature)).wait()
             wanted = self._delegation.wanted(candidates)

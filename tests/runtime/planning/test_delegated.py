@@ -473,18 +473,81 @@ async def test_runs_in_flight_keep_their_plan(by_itself: NumpyDelegate) -> None:
         assert by_itself.inferring.count == 1
 
 
-async def test_delegation_waits_until_runs_have_cost_what_compiling_does(by_itself: NumpyDelegate) -> None:
+async def test_delegation_waits_until_runs_have_cost_enough(by_itself: NumpyDelegate) -> None:
     config = aexec.SessionConfig(compile_plans=False)  # such light plans would be run at once, and not counted
     async with aexec.Session(model(), config=config) as session:
         call = session.make_callable("y:0", ["x:0"])
         found = await session.regions(call)
-        by_itself.seconds = 5 * sum(report.seconds for report in found)  # of two regions: ten runs
+        cost = sum(report.seconds for report in found)
+        by_itself.seconds = 5 * cost / delegated.COMPILE_AT  # of two regions: ten runs
         for _ in range(9):
             await call(X)
             await _quiet(session)
         assert by_itself.compiling.count == 0
         await call(X)
         await until(lambda: by_itself.compiling.count == 2)
+
+
+@pytest.mark.parametrize(("seconds", "in_delegate"), [(0.1, True), (0.2, True), (0.3, False)])
+async def test_measured_calls_choose_between_delegate_and_nodes(
+    by_itself: NumpyDelegate, monkeypatch: pytest.MonkeyPatch, seconds: float, in_delegate: bool
+) -> None:
+    """The nodes take 0.2 s by a clock that nothing else moves."""
+    clock = Clock()
+    monkeypatch.setattr(delegated, "monotonic", clock)
+    run_nested = delegated.run_nested
+
+    async def by_nodes(*call: Any) -> Any:
+        clock.now += 0.2
+        return await run_nested(*call)
+
+    monkeypatch.setattr(delegated, "run_nested", by_nodes)
+    by_itself.on_call = lambda: clock.move(seconds)
+    async with aexec.Session(one_region()) as session:
+        call = session.make_callable("y:0", ["x:0"])
+        await _delegated(call)
+        for _ in range(4):
+            np.testing.assert_array_equal(await call(X), -X * 2)
+            np.testing.assert_array_equal(await call(X[:1]), -X[:1] * 2)  # of another shape: not compared
+        await call(X)
+        before = by_itself.inferring.count
+        assert before == 3 + 4
+        await call(X)
+        assert by_itself.inferring.count - before == in_delegate
+
+
+async def test_calls_at_the_same_time_are_not_compared(by_itself: NumpyDelegate) -> None:
+    async with aexec.Session(one_region()) as session:
+        call = session.make_callable("y:0", ["x:0"])
+        await _delegated(call)
+        for _ in range(10):
+            await asyncio.gather(call(X), call(X))
+        assert by_itself.inferring.count == 20
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def move(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def one_region() -> aexec.Graph:
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [None, 3], name="x")
+        aexec.ops.mul(aexec.ops.neg(x), 2.0, name="y")
+    return graph
+
+
+async def _delegated(call: aexec.SessionCallable) -> None:
+    """Run a callable until its plan has regions."""
+    for _ in range(delegated.LOOK_AT):
+        await call(X)
+    before = call.plan
+    await until(lambda: call.plan is not before)
 
 
 async def test_small_regions_are_left_alone(by_itself: NumpyDelegate, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ delegate.inferring.open.set()
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -48,6 +48,7 @@ class NumpyDelegate:
 
     Attributes:
         regions: the compiled regions.
+        on_call: called in the thread of each call.
         cancelled: calls that were cancelled.
         ended: calls that have ended, cancelled or not.
     """
@@ -65,6 +66,7 @@ class NumpyDelegate:
         self.failure: Exception | None = None
         self.shapes_refused: set[tuple[int, ...]] = set()
         self.seconds = 0.0
+        self.on_call: Callable[[], object] = lambda: None
         self.cancelled = 0
         self.ended = 0
 
@@ -121,6 +123,7 @@ class _Inference:
     def wait(self) -> list[Any]:
         delegate, region = self.compiled.delegate, self.compiled.region
         delegate.inferring.go_through()
+        delegate.on_call()
         delegate.ended += 1
         if delegate.failure is not None:
             raise delegate.failure
