@@ -289,14 +289,23 @@ class Delegation:
         return None
 
     def put(
-        self, working: WorkingGraph, signature: PlanKey, compiled: Sequence[tuple[Candidate, CompiledRegion]]
+        self,
+        working: WorkingGraph,
+        signature: PlanKey,
+        compiled: Sequence[tuple[Candidate, CompiledRegion]],
+        on_lost: Callable[[], object],
     ) -> tuple[PlanKey, dict[int, BuiltKernel]]:
-        """Replace regions by nodes; return the changed signature, and the kernels of these nodes."""
+        """Replace regions by nodes; return the changed signature, and the kernels of these nodes.
+
+        Args:
+            on_lost: called when the nodes of one of these regions run it from now on, because its delegate fails or is
+                slower.
+        """
         regions = [(candidate.region, f"/{candidate.delegate.name}") for candidate, _ in compiled]
         inner, nodes = put_regions(working, signature, regions, _OP)
         kernels: dict[int, BuiltKernel] = {}
         for (candidate, region), node in zip(compiled, nodes, strict=True):
-            call = _RegionCall(self, candidate, region, node.name)
+            call = _RegionCall(self, candidate, region, node.name, on_lost)
             device = self._device_of(working, node).name
             kernels[node.id] = BuiltKernel(call.compute, wants_context=True, cost=0.0, device=device)
         return inner, kernels
@@ -367,8 +376,16 @@ class _RegionCall:
     they are faster.
     """
 
-    def __init__(self, delegation: Delegation, candidate: Candidate, region: CompiledRegion, name: str) -> None:
+    def __init__(
+        self,
+        delegation: Delegation,
+        candidate: Candidate,
+        region: CompiledRegion,
+        name: str,
+        on_lost: Callable[[], object],
+    ) -> None:
         self._delegation = delegation
+        self._on_lost = on_lost
         self._trial = RegionTrial() if delegation.by_itself else None
         self._begun = self._in_flight = 0
         self._ordinary = candidate.ordinary
@@ -411,7 +428,14 @@ class _RegionCall:
             delegate, nodes = (1e3 * seconds for seconds in trial.times)
             words = "%s takes %.2f ms for %s, and its nodes %.2f ms: they run it from now on"
             logger.info(words, self._delegate, delegate, self._name, nodes)
+            self._give_up()
+        else:
+            self._on_lost = _ignore  # it keeps the plan without regions
+
+    def _give_up(self) -> None:
+        if self._region is not None:
             self._region = None
+            self._on_lost()
 
     async def _by_delegate(
         self, region: CompiledRegion, context: OpKernelContext, inputs: Sequence[Any]
@@ -436,7 +460,11 @@ class _RegionCall:
         self._failed += 1
         if self._failed == GIVE_UP_AT:
             logger.warning("%s failed %d times in a row on %s: %s", self._delegate, self._failed, self._name, error)
-            self._region = None
+            self._give_up()
+
+
+def _ignore() -> None:
+    pass
 
 
 async def _contiguous(context: OpKernelContext, inputs: Sequence[Any]) -> list[Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
@@ -100,7 +101,7 @@ class RegionPlanning:
             if runs < due:
                 cached.on_run = _Countdown(due - runs, lambda cached, more: self._look_at(cached, runs + more)).ran
                 return
-            plan = await self._delegated_plan(working, cached.signature, wanted)
+            plan = await self._delegated_plan(working, cached.signature, wanted, _back_to(cached.plan, cached))
             if plan is not None:
                 cached.replace_plan(plan)
         except errors.CancelledError:
@@ -133,15 +134,23 @@ class RegionPlanning:
         return working, []
 
     async def _delegated_plan(
-        self, working: WorkingGraph, signature: PlanKey, candidates: Iterable[Candidate]
+        self,
+        working: WorkingGraph,
+        signature: PlanKey,
+        candidates: Iterable[Candidate],
+        on_all_lost: Callable[[], object] = lambda: None,
     ) -> Plan | None:
-        """The plan with these regions; None if delegates refuse all of them."""
+        """The plan with these regions; None if delegates refuse all of them.
+
+        Args:
+            on_all_lost: called when no region is run by its delegate any more.
+        """
         compiled = [(c, region) for c in candidates if (region := await self._delegation.compile(c)) is not None]
         if not compiled:
             return None
 
         def build() -> Plan:
-            inner, kernels = self._delegation.put(working, signature, compiled)
+            inner, kernels = self._delegation.put(working, signature, compiled, _After(len(compiled), on_all_lost).one)
             self._maker.optimize(working, self._maker.passes & passes_after_regions())
 
             def kernel_of(node: Node) -> BuiltKernel:
@@ -151,6 +160,32 @@ class RegionPlanning:
             return self._maker.whole_plan(working, inner, kernel_of)
 
         return await self._work.beside_the_loop(build).wait()
+
+
+def _back_to(plan: Any, cached: CachedPlan) -> Callable[[], None]:
+    """A function that lets later runs execute a plan again, which has no regions and so is better optimized."""
+    known = weakref.ref(cached)  # the regions' kernels, which `cached` has, refer to this
+
+    def go_back() -> None:
+        found = known()
+        if found is not None:
+            found.replace_plan(plan)
+
+    return go_back
+
+
+class _After:
+    """Calls a function at the last of a number of events."""
+
+    def __init__(self, events: int, call: Callable[[], object]) -> None:
+        self._left = events
+        self._call = call
+
+    def one(self) -> None:
+        """Note an event."""
+        self._left -= 1
+        if self._left == 0:
+            self._call()
 
 
 class _Countdown:

@@ -505,6 +505,8 @@ async def test_measured_calls_choose_between_delegate_and_nodes(
     by_itself.on_call = lambda: clock.move(seconds)
     async with aexec.Session(one_region()) as session:
         call = session.make_callable("y:0", ["x:0"])
+        await session.make_plan(call)
+        ordinary = call.plan
         await _delegated(call)
         for _ in range(4):
             np.testing.assert_array_equal(await call(X), -X * 2)
@@ -514,6 +516,7 @@ async def test_measured_calls_choose_between_delegate_and_nodes(
         assert before == 3 + 4
         await call(X)
         assert by_itself.inferring.count - before == in_delegate
+        assert (call.plan is ordinary) is not in_delegate
 
 
 async def test_calls_at_the_same_time_are_not_compared(by_itself: NumpyDelegate) -> None:
