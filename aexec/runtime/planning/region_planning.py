@@ -32,6 +32,11 @@ T = TypeVar("T")
 
 logger = logging.getLogger("aexec")
 
+# Regions that were all slower in the delegate are tried again after this many times the runs that are due before they
+# are compiled; each time they are slower again, after four times as many.
+TRY_AGAIN_AT = 50
+LEAST_DUE = 4
+
 
 class RegionPlanning:
     """Gives regions of plans to delegates.
@@ -81,7 +86,7 @@ class RegionPlanning:
         cached.on_run = None
         if isinstance(cached.plan, PartitionedPlan) or not self._delegation.may_be_worth(cached.graph, cached.plan):
             return
-        self._begin(self._delegate(cached, runs))
+        self._begin(self._delegate(cached, runs, 0))
 
     def _begin(self, delegating: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(delegating, name="delegate regions")
@@ -89,8 +94,12 @@ class RegionPlanning:
         task.add_done_callback(self.tasks.discard)
         return task
 
-    async def _delegate(self, cached: CachedPlan, runs: int) -> None:
-        """Give a plan its regions after `runs` runs, if these have cost enough to compile them."""
+    async def _delegate(self, cached: CachedPlan, runs: int, losses: int) -> None:
+        """Give a plan its regions after `runs` runs, if these have cost enough to compile them.
+
+        Args:
+            losses: how often all of them were slower in the delegate.
+        """
         try:
             working, candidates = await self._work.beside_the_loop(lambda: self._candidates(cached.signature)).wait()
             wanted = self._delegation.wanted(candidates)
@@ -101,7 +110,9 @@ class RegionPlanning:
             if runs < due:
                 cached.on_run = _Countdown(due - runs, lambda cached, more: self._look_at(cached, runs + more)).ran
                 return
-            plan = await self._delegated_plan(working, cached.signature, wanted, _back_to(cached.plan, cached))
+            again = TRY_AGAIN_AT * max(due, LEAST_DUE) * 4**losses
+            on_all_lost = self._back_to(cached.plan, cached, again, losses + 1)
+            plan = await self._delegated_plan(working, cached.signature, wanted, on_all_lost)
             if plan is not None:
                 cached.replace_plan(plan)
         except errors.CancelledError:
@@ -109,6 +120,26 @@ class RegionPlanning:
         except Exception:
             # Runs go on without regions.
             logger.exception("Regions of a plan cannot be delegated")
+
+    def _back_to(self, plan: Any, cached: CachedPlan, again: int, losses: int) -> Callable[[], None]:
+        """A function that lets later runs execute a plan again, which has no regions and so is better optimized.
+
+        Args:
+            again: the number of runs after which the regions are tried again: the machine may have been busy.
+        """
+        known = weakref.ref(cached)  # the regions' kernels, which `cached` has, refer to this
+
+        def go_back() -> None:
+            found = known()
+            if found is not None:
+                found.replace_plan(plan)
+                found.on_run = _Countdown(again, try_again).ran
+
+        def try_again(cached: CachedPlan, runs: int) -> None:
+            cached.on_run = None
+            self._begin(self._delegate(cached, runs, losses))
+
+        return go_back
 
     async def _build(self, signature: PlanKey) -> CachedPlan:
         """A plan that has its regions from the beginning."""
@@ -160,18 +191,6 @@ class RegionPlanning:
             return self._maker.whole_plan(working, inner, kernel_of)
 
         return await self._work.beside_the_loop(build).wait()
-
-
-def _back_to(plan: Any, cached: CachedPlan) -> Callable[[], None]:
-    """A function that lets later runs execute a plan again, which has no regions and so is better optimized."""
-    known = weakref.ref(cached)  # the regions' kernels, which `cached` has, refer to this
-
-    def go_back() -> None:
-        found = known()
-        if found is not None:
-            found.replace_plan(plan)
-
-    return go_back
 
 
 class _After:

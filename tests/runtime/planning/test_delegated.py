@@ -15,7 +15,7 @@ from aexec import errors
 from aexec.delegates import delegate_registry as delegates
 from aexec.framework import dtypes
 from aexec.graph import passes
-from aexec.runtime.planning import delegated
+from aexec.runtime.planning import delegated, region_planning
 from aexec.runtime.plans.plan import Plan
 from tests.support import gates
 from tests.support.node_estimates import set_scale
@@ -517,6 +517,32 @@ async def test_measured_calls_choose_between_delegate_and_nodes(
         await call(X)
         assert by_itself.inferring.count - before == in_delegate
         assert (call.plan is ordinary) is not in_delegate
+
+
+async def test_regions_that_were_slower_are_tried_again(
+    by_itself: NumpyDelegate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(region_planning, "TRY_AGAIN_AT", 1)
+    clock = Clock()
+    monkeypatch.setattr(delegated, "monotonic", clock)
+    by_itself.on_call = lambda: clock.move(1)
+    config = aexec.SessionConfig(compile_plans=False)  # such light plans would be run at once, and not counted
+    async with aexec.Session(one_region(), config=config) as session:
+        call = session.make_callable("y:0", ["x:0"])
+        for losses in range(3):
+            before = by_itself.compiling.count
+            for _ in range(region_planning.LEAST_DUE * 4**losses // 4 - 1 if losses else 0):
+                await call(X)
+                await _quiet(session)
+            assert by_itself.compiling.count == before
+            while by_itself.compiling.count == before:
+                await call(X)
+                await _quiet(session)
+            for _ in range(5):  # the trial
+                await call(X)
+        before = by_itself.inferring.count
+        await call(X)
+        assert by_itself.inferring.count == before == 9
 
 
 async def test_calls_at_the_same_time_are_not_compared(by_itself: NumpyDelegate) -> None:
