@@ -32,7 +32,8 @@ from aexec_server.rpc.session_service import RUN_ID, SERVICE, TIMEOUT
 
 __all__ = ["RpcRelay"]
 
-_MASTER, _HEALTH, _REFLECTION = "tensorflow.MasterService", "grpc.health.v1.Health", "grpc.reflection."
+_MASTER, _WORKER = "tensorflow.MasterService", "tensorflow.WorkerService"
+_HEALTH, _REFLECTION = "grpc.health.v1.Health", "grpc.reflection."
 _CALLER = CALLER_HEADER.lower()
 # Of the client's metadata, what says to which trace a call belongs, and what belongs to a run.
 _PASSED_ON = ("traceparent", "tracestate", RUN_ID, TIMEOUT)
@@ -123,6 +124,8 @@ class RpcRelay:
         if method.service == _HEALTH:
             name = first_text(data)
             return hosts.models if name and name not in self._services else None
+        if method.service == _WORKER:
+            return None
         if method.service not in (_MASTER, SERVICE):
             return hosts.models
         if method.name == "CreateSession":

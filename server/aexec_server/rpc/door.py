@@ -66,7 +66,7 @@ class Door:
         self._server = server
         self._grpc_code = grpc_code
         self._limits = server.config.message_limits
-        self._unsent = UnsentAnswers(server)
+        self._unsent = UnsentAnswers(server, closes=not behind_front)
 
     def behavior(self, method: Method) -> Callable[[Any, Context], Any]:
         """Return the function that `grpc` calls with the bytes of a request, or with an iterator of them."""
@@ -79,7 +79,11 @@ class Door:
                     with _Recorded(self._record, self._server.spans, call):
                         async with aclosing(self._responses(call, data)) as responses:
                             async for response in responses:
-                                yield response
+                                sent = self._unsent.sending(call, len(response))
+                                try:
+                                    yield response
+                                finally:
+                                    sent()
                 except errors.OpError as error:
                     await self._abort(call, context, error)
 
@@ -90,13 +94,17 @@ class Door:
             try:
                 with _Recorded(self._record, self._server.spans, call):
                     response = await self._response(call, data)
-                    self._unsent.count(call, len(response))
+                    call.when_ended(self._unsent.sending(call, len(response)))
                     return response
             except errors.OpError as error:
                 await self._abort(call, context, error)
                 raise
 
         return unary
+
+    def close(self) -> None:
+        """Watch no connections any more."""
+        self._unsent.close()
 
     async def _abort(self, call: Call, context: Context, error: errors.OpError) -> None:
         """End a call with the status of an error: always raises."""
@@ -179,13 +187,15 @@ def _new_call(method: Method, context: Context, proxies: TrustedProxies) -> Call
     left = context.time_remaining()
     given = context.invocation_metadata() or ()
     metadata = dict(given)
-    host = host_of(context.peer())
+    peer = context.peer()
+    host = host_of(peer)
     if proxies.trusts(host):
         forwarded = [_text(value) or "" for name, value in given if name == _FORWARDED_FOR]
         host = proxies.client_host(host, forwarded)
     call = Call(
         method,
         ANYONE,
+        peer,
         host,
         metadata,
         arrival,

@@ -46,6 +46,7 @@ class Call:
     Attributes:
         method: its row of the table.
         caller: the client.
+        peer: gRPC's name for the other end of its connection, `ipv4:127.0.0.1:4711`.
         host: the client's address; "" for a Unix socket.
         metadata: the call's metadata, by name in lower case; the last one of several values.
         arrival: time of arrival, by `time.monotonic`.
@@ -56,6 +57,7 @@ class Call:
 
     method: Method
     caller: Caller
+    peer: str
     host: str
     metadata: Mapping[str, str | bytes]
     arrival: float

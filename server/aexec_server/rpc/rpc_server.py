@@ -81,6 +81,7 @@ class RpcServer:
         The door refuses new calls before that, once the server drains.
         """
         await self._grpc.stop(_GRACE_SECONDS)
+        self._door.close()
 
 
 class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-_DATA, _HEADERS, _SETTINGS = 0, 1, 4
+_DATA, _HEADERS, _SETTINGS, _WINDOW_UPDATE = 0, 1, 4, 8
 _END_STREAM, _END_HEADERS = 1, 4
 _INITIAL_WINDOW_SIZE = 4
 
@@ -22,8 +22,25 @@ def _literal(name: str, value: str) -> bytes:
     return b"\x00" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
 
 
+class UnreadCall:
+    """A call of which the server may send no byte of a message but those that `take` allows.
+
+    Attributes:
+        reader: what the server sends.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self._writer = writer
+
+    def take(self, size: int) -> None:
+        """Let the server send so many bytes more."""
+        for stream in (0, 1):
+            self._writer.write(_frame(_WINDOW_UPDATE, 0, stream, struct.pack("!I", size)))
+
+
 @asynccontextmanager
-async def unread_call(address: str, path: str, message: bytes) -> AsyncIterator[asyncio.StreamReader]:
+async def unread_call(address: str, path: str, message: bytes) -> AsyncIterator[UnreadCall]:
     """Context manager: a call whose client lets the server send no byte of a message."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -37,7 +54,7 @@ async def unread_call(address: str, path: str, message: bytes) -> AsyncIterator[
         + _frame(_DATA, _END_STREAM, 1, body)
     )
     try:
-        yield reader
+        yield UnreadCall(reader, writer)
     finally:
         writer.close()
         await writer.wait_closed()
