@@ -24,14 +24,15 @@ def add_up(gradients: Sequence[Gradient], method: str = "add_n") -> Gradient:
     """The sum of gradients of one tensor.
 
     Dense gradients are summed by one AddN per device, and these sums by another; or in pairs (`"tree"`), which frees
-    the memory of the first ones early.  If any gradient consists of rows, so does the sum: values and indices are
-    concatenated.
+    the memory of the first ones early.  If all gradients consist of rows, so does the sum: values and indices are
+    concatenated.  If only some do, the sum is dense.
     """
     if len(gradients) == 1:
         return gradients[0]
-    if any(isinstance(grad, IndexedSlices) for grad in gradients):
-        return _joined([_as_slices(grad) for grad in gradients])
-    dense = [grad for grad in gradients if isinstance(grad, Tensor)]
+    rows = [grad for grad in gradients if isinstance(grad, IndexedSlices)]
+    if len(rows) == len(gradients):
+        return _joined(rows)
+    dense = [convert_to_tensor(grad) if isinstance(grad, IndexedSlices) else grad for grad in gradients]
     if method == "tree":
         return _in_pairs(dense)
     by_device: dict[str, list[Tensor]] = {}

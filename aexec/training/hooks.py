@@ -15,10 +15,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from aexec import proto
 from aexec.framework import errors
 from aexec.graph.nodes.node import Tensor
 from aexec.queues.coordinator import Coordinator
 from aexec.summary.file_writer import FileWriter
+from aexec.training.saver import Saver
 from aexec.training.session_run_hook import (
     SessionRunArgs,
     SessionRunContext,
@@ -117,6 +119,7 @@ class CheckpointSaverHook(SessionRunHook):
         save_steps: how often, in steps of the global step.
         save_secs: how often, in seconds; 600 if neither is given.
         basename: of the checkpoints.
+        saver: by default the session's.
         clock: returns seconds.
     """
 
@@ -127,8 +130,10 @@ class CheckpointSaverHook(SessionRunHook):
         save_steps: int | None = None,
         save_secs: float | None = None,
         basename: str = "model.ckpt",
+        saver: Saver | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._saver = saver
         self._prefix = os.path.join(checkpoint_dir, basename)
         seconds = 600.0 if save_steps is None and save_secs is None else save_secs
         self._timer = _Timer(save_steps, seconds, clock)
@@ -139,7 +144,7 @@ class CheckpointSaverHook(SessionRunHook):
     async def after_create_session(self, session: Training, coordinator: Coordinator) -> None:
         self._coordinator, self._writing = coordinator, None
         self._timer.done(_step_of(SessionRunValues(None, await session.global_step()), self))
-        await self._write(session, *await session.snapshot())
+        await self._write(session, *await session.snapshot(self._saver))
 
     async def after_run(self, context: SessionRunContext, values: SessionRunValues) -> None:
         step = _step_of(values, self)
@@ -148,7 +153,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._timer.done(step)  # before any await, so that only one of several replicas saves
         session = context.session
         try:
-            taken, number = await session.snapshot()
+            taken, number = await session.snapshot(self._saver)
         except errors.DeadlineExceededError as error:
             logger.warning("No checkpoint at step %d: %s", step, error)
             return
@@ -161,15 +166,16 @@ class CheckpointSaverHook(SessionRunHook):
             await self._write(session, taken, step)
 
     async def _write(self, session: Training, taken: Mapping[Tensor, Any], step: int | None) -> None:
-        assert session.saver is not None
-        await session.saver.save(session.session, self._prefix, step, values=taken)
+        saver = self._saver or session.saver
+        assert saver is not None
+        await saver.save(session.session, self._prefix, step, values=taken)
         self._written = step
 
     async def end(self, session: Training) -> None:
         if self._writing is not None:
             await asyncio.wait([self._writing])
         if await session.global_step() != self._written:
-            await self._write(session, *await session.snapshot())
+            await self._write(session, *await session.snapshot(self._saver))
 
 
 class NanTensorHook(SessionRunHook):
@@ -197,6 +203,9 @@ class LoggingTensorHook(SessionRunHook):
 
     Args:
         tensors: logged name → tensor.
+        at_end: also log the values that a step of its own finds when the training has ended; neither steps nor seconds
+            need to be given then.
+        formatter: makes the text of the values by name.
         clock: returns seconds.
     """
 
@@ -206,26 +215,45 @@ class LoggingTensorHook(SessionRunHook):
         *,
         every_n_iter: int | None = None,
         every_n_secs: float | None = None,
+        at_end: bool = False,
+        formatter: Callable[[dict[str, Any]], str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tensors = dict(tensors)
-        self._timer = _Timer(every_n_iter, every_n_secs, clock)
+        only_at_end = at_end and every_n_iter is None and every_n_secs is None
+        self._timer = None if only_at_end else _Timer(every_n_iter, every_n_secs, clock)
+        self._at_end = at_end
+        self._formatter = formatter
         self._count = 0
 
     async def before_run(self, context: SessionRunContext) -> SessionRunArgs | None:
-        return SessionRunArgs(self._tensors) if self._timer.due(self._count) else None
+        due = self._timer is not None and self._timer.due(self._count)
+        return SessionRunArgs(self._tensors) if due else None
 
     async def after_run(self, context: SessionRunContext, values: SessionRunValues) -> None:
-        if values.results:
+        if values.results and self._timer is not None:
             first = self._timer.last is None
             _, seconds = self._timer.done(self._count)
-            text = ", ".join(f"{name} = {value}" for name, value in values.results.items())
-            logger.info("%s%s", text, "" if first else f" ({seconds:.3f} sec)")
+            self._log(values.results, "" if first else f" ({seconds:.3f} sec)")
         self._count += 1
+
+    async def end(self, session: Training) -> None:
+        if self._at_end:
+            self._log(await session.session.run(self._tensors), "")
+
+    def _log(self, values: dict[str, Any], since: str) -> None:
+        if self._formatter is not None:
+            logger.info("%s", self._formatter(values))
+        else:
+            text = ", ".join(f"{name} = {value}" for name, value in values.items())
+            logger.info("%s%s", text, since)
 
 
 class StepCounterHook(SessionRunHook):
     """Logs the steps per second, every few steps or seconds.
+
+    Args:
+        writer: also gets them, under the tag `global_step/sec`; its owner closes it.
 
     Attributes:
         steps_per_second: the last logged value; 0 before the first.
@@ -236,9 +264,11 @@ class StepCounterHook(SessionRunHook):
         *,
         every_n_steps: int | None = None,
         every_n_secs: float | None = None,
+        writer: FileWriter | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._timer = _Timer(every_n_steps, every_n_secs, clock)
+        self._writer = writer
         self.steps_per_second = 0.0
 
     async def after_create_session(self, session: Training, coordinator: Coordinator) -> None:
@@ -250,6 +280,9 @@ class StepCounterHook(SessionRunHook):
             steps, seconds = self._timer.done(step)
             self.steps_per_second = steps / seconds if seconds else 0.0
             logger.info("global_step/sec: %g", self.steps_per_second)
+            if self._writer is not None:
+                value = proto.Summary.Value(tag="global_step/sec", simple_value=self.steps_per_second)
+                await self._writer.add_summary(proto.Summary(value=[value]), step)
 
 
 class EarlyStoppingHook(SessionRunHook):

@@ -47,8 +47,8 @@ class Training(Protocol):
     async def global_step(self) -> int | None:
         """The number of steps, or None if the graph has no global step."""
 
-    async def snapshot(self) -> tuple[dict[Tensor, Any], int | None]:
-        """Return what the saver would save, and the global step, at a moment at which no step runs."""
+    async def snapshot(self, saver: Saver | None = None) -> tuple[dict[Tensor, Any], int | None]:
+        """Return what a saver would save, by default the session's, and the global step, while no step runs."""
 
 
 @dataclass(frozen=True)

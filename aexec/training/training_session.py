@@ -20,7 +20,7 @@ import inspect
 import logging
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -67,11 +67,14 @@ class TrainingSession:
         checkpoint_dir: restored from, and saved to by a `CheckpointSaverHook`; by default nothing is kept.
         hooks: called around each step, in this order.
         save_checkpoint_steps: how often to save, in steps.
-        save_checkpoint_secs: how often to save, in seconds; 600 by default, unless steps are given.
+        save_checkpoint_secs: how often to save, in seconds; 600 by default, unless steps are given; with 0, values are
+            restored from `checkpoint_dir` and not saved.
         saver: saves and restores; by default all global variables.
         init_op: initialises what no checkpoint has; by default all global variables.
         init_feeds: for `init_op`.
+        init_fn: of a session; awaited after `init_op`.
         local_init_op: run in each new session; by default it initialises local variables and tables.
+        ready_op: names of what is not initialised yet, a vector of strings; by default of the variables.
         make_session: makes a session of the graph, again after each failure; by default `Session(graph)`.
         recovery_seconds: how long to retry if the session cannot be made or restored, because workers of a cluster are
             still missing.
@@ -94,7 +97,9 @@ class TrainingSession:
         saver: Saver | None = None,
         init_op: Node | None = None,
         init_feeds: Mapping[Any, Any] | None = None,
+        init_fn: Callable[[Session], Awaitable[None]] | None = None,
         local_init_op: Node | None = None,
+        ready_op: Tensor | None = None,
         make_session: Callable[[Graph], Any] = Session,
         recovery_seconds: float = 30.0,
         handle_signals: bool = True,
@@ -105,6 +110,7 @@ class TrainingSession:
         self.coordinator = Coordinator()
         self._checkpoint_dir = checkpoint_dir
         self._init_feeds = init_feeds
+        self._init_fn = init_fn
         self._make_session = make_session
         self._recovery_seconds = recovery_seconds
         self._handle_signals = handle_signals
@@ -120,7 +126,7 @@ class TrainingSession:
             if saver is None and checkpoint_dir is not None:
                 saver = Saver(global_variables())
             self._saver = saver
-            if saver is not None and checkpoint_dir is not None:
+            if saver is not None and checkpoint_dir is not None and save_checkpoint_secs != 0:
                 self.hooks.append(
                     CheckpointSaverHook(
                         checkpoint_dir, save_steps=save_checkpoint_steps, save_secs=save_checkpoint_secs
@@ -132,7 +138,7 @@ class TrainingSession:
             self._local_init_op = local_init_op or group(
                 local_variables_initializer(), *self.graph.collections.get(GraphKeys.TABLE_INITIALIZERS)
             )
-            self._missing = report_uninitialized_variables()
+            self._missing = report_uninitialized_variables() if ready_op is None else ready_op
 
     @property
     def session(self) -> Session:
@@ -170,6 +176,8 @@ class TrainingSession:
             await self.saver.recover(self._checkpoint_dir)
         else:
             await session.run([], self._init_feeds, [self._init_op])
+            if self._init_fn is not None:
+                await self._init_fn(session)
         await session.run([], targets=[self._local_init_op])
         missing = [name.decode() for name in (await session.run(self._missing)).tolist()]
         if missing:
@@ -315,18 +323,19 @@ class TrainingSession:
         """Context manager for changing variables other than by a step: it and snapshots exclude each other."""
         return self._steps.step()
 
-    async def snapshot(self) -> tuple[dict[Tensor, Any], int | None]:
-        """Return what the saver would save, and the global step, at a moment at which no step runs.
+    async def snapshot(self, saver: Saver | None = None) -> tuple[dict[Tensor, Any], int | None]:
+        """Return what a saver would save, by default the session's, and the global step, while no step runs.
 
         Raises:
             FailedPreconditionError: there is no saver.
             DeadlineExceededError: steps that had begun did not end in time; they may wait for others, which cannot
                 begin meanwhile.
         """
-        if self.saver is None:
+        saver = saver or self.saver
+        if saver is None:
             raise errors.InvalidStateError("The training session has no saver")
         async with self._steps.between():
-            return await self.saver.values(self.session), await self.global_step()
+            return await saver.values(self.session), await self.global_step()
 
     async def global_step(self) -> int | None:
         """The number of steps, or None if the graph has no global step."""

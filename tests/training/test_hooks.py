@@ -14,6 +14,7 @@ from rich.console import Console
 import aexec
 from aexec.framework import errors
 from aexec.io.record import read_records
+from aexec.io.tensor_bundle import BundleReader
 from aexec.training import (
     CheckpointSaverHook,
     EarlyStoppingHook,
@@ -128,3 +129,33 @@ async def test_writes_summaries_every_so_many_steps(tmp_path: Path, graph: aexec
     records = await asyncio.to_thread(lambda: list(read_records(str(path))))
     found = [aexec.proto.Event.FromString(data) for data in records][1:]
     assert [(event.step, event.summary.value[0].simple_value) for event in found] == [(1, 1.0), (3, 3.0)]
+
+
+async def test_values_are_logged_at_the_end_as_the_program_likes(caplog: pytest.LogCaptureFixture) -> None:
+    """By a step of its own, which counts, too, here."""
+    caplog.set_level(logging.INFO)
+    count = {"count": "count:0"}
+    await train(
+        LoggingTensorHook(count, at_end=True, formatter=lambda values: f"at last {values['count']}"), losses=[1, 2]
+    )
+    assert [record.message for record in caplog.records if "at last" in record.message] == ["at last 3"]
+
+
+async def test_checkpoints_of_a_saver_of_the_hooks_own(tmp_path: Path) -> None:
+    v = aexec.Variable(7.0, name="v")
+    hook = CheckpointSaverHook(str(tmp_path), save_steps=1, saver=aexec.training.Saver({"other": v}))
+    await train(hook, losses=[1])
+    path = await aexec.training.latest_checkpoint(str(tmp_path))
+    assert path is not None
+    assert await asyncio.to_thread(lambda: list(BundleReader(path).keys())) == ["other"]
+
+
+async def test_rates_are_written(tmp_path: Path) -> None:
+    clock = Clock()
+    async with aexec.summary.FileWriter(tmp_path) as writer:
+        await train(StepCounterHook(every_n_steps=2, writer=writer, clock=clock), losses=[1, 2, 3, 4], clock=clock)
+    (path,) = tmp_path.iterdir()
+    records = await asyncio.to_thread(lambda: list(read_records(path)))
+    events = [aexec.proto.Event.FromString(record) for record in records]
+    values = [(event.step, value.tag, value.simple_value) for event in events for value in event.summary.value]
+    assert values == [(2, "global_step/sec", 4.0), (4, "global_step/sec", 2.0)]

@@ -1,9 +1,9 @@
 """Records what TensorFlow says: `python -m tests.compat.recorded.record`, from the root of the repository.
 
-To be run in an environment with TensorFlow 2.21 and tf_keras.  It writes into `data/`
+To be run in an environment with TensorFlow 2.21, tf_keras and tf-slim.  It writes into `data/`
 
 - `program_losses.json`: the losses of the programs of `examples/`, whose sources run with TensorFlow in place of
-  `aexec.compat.v1`;
+  `aexec.compat.v1`, and `contrib.py` in place of `tf.contrib`;
 - `values.json`: the values of `cases.py`;
 - `expressions.json`: the classes of the errors that the expressions of `expressions.py` raise, null for none;
 - `raw_ops.json`: of each op of `tf.raw_ops` the names of its arguments, and those of its results if it has several;
@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from tests.compat.recorded.cases import CASES
+from tests.compat.recorded.contrib import contrib
 from tests.compat.recorded.expressions import EXPRESSIONS, outcome
 
 HERE = Path(__file__).parents[1]
@@ -101,6 +102,8 @@ def main() -> None:
     write("raw_ops.json", {name: raw_op(tf, name) for name in dir(tf.raw_ops) if not name.startswith("_")})
     write("expressions.json", {expression: outcome(tf, expression) for expression in EXPRESSIONS})
     write("values.json", {name: value(tf, case) for name, case in CASES.items()})
+    tf.contrib = contrib(tf)
+    sys.argv = ["program"]  # whose flags have their defaults
     programs = sorted(path.stem for path in EXAMPLES.glob("*.py"))
     write("program_losses.json", {program: losses(program) for program in programs})
 

@@ -112,8 +112,71 @@ def test_monitored_session_calls_hooks(tmp_path: Path, caplog: pytest.LogCapture
         assert sess.run(v) == 6 and not sess.should_stop()
         sess.run(step)
         assert sess.should_stop()
-    with pytest.raises(errors.UnimplementedError, match="summary_dir"):
-        tf.train.MonitoredTrainingSession(summary_dir="x")
+    with pytest.raises(errors.UnimplementedError, match="master"):
+        tf.train.MonitoredTrainingSession(master="grpc://x")
+
+
+def events_of(folder: Path) -> list[tuple[int, str]]:
+    """Steps and tags of the summaries in a folder, once each step of a tag."""
+    found = []
+    for path in folder.glob("events*"):
+        for record in tf.python_io.tf_record_iterator(str(path)):
+            event = tf.Event.FromString(record)
+            found += [(event.step, value.tag) for value in event.summary.value]
+    return sorted(found)
+
+
+def test_monitored_session_writes_summaries_and_rates(tmp_path: Path) -> None:
+    _, loss, step = model()
+    tf.summary.scalar("loss", loss)
+    folders = {"checkpoint_dir": str(tmp_path / "saved"), "summary_dir": str(tmp_path / "events")}
+    with tf.train.MonitoredTrainingSession(
+        **folders,
+        save_summaries_steps=2,
+        log_step_count_steps=3,
+        save_checkpoint_secs=None,
+        save_checkpoint_steps=None,
+    ) as sess:
+        for _ in range(6):
+            sess.run(step)
+    events = events_of(tmp_path / "events")
+    assert [at for at, tag in events if tag == "loss"] == [1, 3, 5]
+    assert [at for at, tag in events if tag == "global_step/sec"] == [3, 6]
+    assert not list((tmp_path / "saved").glob("*")), "nothing is saved if neither steps nor seconds are given"
+
+
+def test_hooks_get_a_session_without_hooks_when_it_is_created() -> None:
+    """Their runs then are not steps of the training."""
+    v, loss, step = model()
+    hook = Counting(loss)
+
+    class Reading(tf.train.SessionRunHook):  # type: ignore[misc, name-defined]
+        def after_create_session(self, session: Any, coord: Any) -> None:
+            assert session.run(v) == 0
+
+    with tf.train.MonitoredSession(hooks=[hook, Reading()]) as sess:
+        sess.run(step)
+    assert hook.losses == [64.0]
+
+
+def test_singular_session_restores_and_runs_functions(tmp_path: Path) -> None:
+    v, _, step = model()
+    with tf.train.MonitoredTrainingSession(checkpoint_dir=str(tmp_path)) as sess:
+        sess.run(step)
+    with tf.train.SingularMonitoredSession(checkpoint_dir=str(tmp_path)) as sess:
+        assert (
+            sess.raw_session().run(v) == 4 and sess.run_step_fn(lambda step_context: step_context.session.run(v)) == 4
+        )
+        with pytest.raises(ValueError, match="step_context"):
+            sess.run_step_fn(lambda context: None)
+
+        def stopping(step_context: Any) -> Any:
+            step_context.request_stop()
+
+        sess.run_step_fn(stopping)
+    assert sess.should_stop()
+    with pytest.raises(errors.UnimplementedError, match="session_creator"):
+        tf.train.MonitoredSession(session_creator="other")
 
 
 def test_scaffold(tmp_path: Path) -> None:
@@ -131,8 +194,25 @@ def test_scaffold(tmp_path: Path) -> None:
         sess.run(step)
         assert sess.run(v) == 7
     assert len(list(tmp_path.glob("*.index"))) == 1
-    with pytest.raises(errors.UnimplementedError, match="init_fn"):
-        tf.train.Scaffold(init_fn=print)
+    with pytest.raises(errors.UnimplementedError, match="ready_for_local_init_op"):
+        tf.train.Scaffold(ready_for_local_init_op=init)
+
+
+def test_scaffold_initialises_by_a_function_and_says_what_is_ready() -> None:
+    v, _, _ = model()
+    missing = tf.placeholder_with_default(tf.constant([], tf.string), [None])
+
+    def fill(scaffold: Any, session: Any) -> None:
+        assert scaffold.summary_op is None
+        session.run(v.assign(5.0))
+
+    with tf.train.MonitoredTrainingSession(scaffold=tf.train.Scaffold(init_fn=fill, ready_op=missing)) as sess:
+        assert sess.run(v) == 5
+    not_ready = tf.train.Scaffold(ready_op=tf.constant(["w"]))
+    with pytest.raises(errors.FailedPreconditionError, match="not initialized: w"):
+        tf.train.MonitoredTrainingSession(scaffold=not_ready)
+    finished = tf.train.Scaffold().finalize()
+    assert finished.saver is not None and finished.summary_op is None
 
 
 def test_replicas_in_rounds() -> None:
@@ -198,14 +278,12 @@ def test_summary_hook(tmp_path: Path) -> None:
         tf.train.StepCounterHook(every_n_steps=1),
         tf.train.CheckpointSaverHook(str(tmp_path / "saved"), save_steps=1),
     ]
-    with (
-        pytest.raises(errors.FailedPreconditionError, match="no saver"),
-        tf.train.MonitoredTrainingSession(hooks=hooks),
-    ):
-        pass
-    with tf.train.MonitoredTrainingSession(hooks=hooks[:3]) as sess:
+    with tf.train.MonitoredTrainingSession(hooks=hooks) as sess:
         while not sess.should_stop():
             sess.run(step)
+    assert tf.train.latest_checkpoint(str(tmp_path / "saved")) == str(tmp_path / "saved" / "model.ckpt-2")
+    with pytest.raises(ValueError, match="both saver and scaffold"):
+        tf.train.CheckpointSaverHook(str(tmp_path), saver=tf.train.Saver(), scaffold=tf.train.Scaffold())
     (file,) = tmp_path.glob("events*")
     events = [tf.Event.FromString(record) for record in tf.python_io.tf_record_iterator(str(file))]
     assert [event.step for event in events if event.summary.value] == [1, 2]

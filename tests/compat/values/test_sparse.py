@@ -42,3 +42,15 @@ def test_sparse_functions_refuse() -> None:
         tf.sparse_add([1.0], [2.0])
     with pytest.raises(ValueError, match="Keyword arguments are required"):
         tf.sparse_split(sparse, 2, 1)
+
+
+def test_sparse_tensors_are_cast_and_measured() -> None:
+    sparse = tf.SparseTensor([[0, 1], [1, 2]], [1.5, 2.5], [3, 4])
+    cast = tf.cast(sparse, tf.int32)
+    with tf.Session() as sess:
+        found = sess.run(
+            [cast, tf.shape(sparse), tf.shape(sparse, out_type=tf.int64), tf.size(sparse), tf.rank(sparse)]
+        )
+    assert found[0].values.tolist() == [1, 2] and isinstance(cast, tf.SparseTensor)
+    assert found[1].tolist() == [3, 4] and found[1].dtype == "int32" and found[2].dtype == "int64"
+    assert found[3:] == [12, 2]

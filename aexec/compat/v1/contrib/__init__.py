@@ -21,7 +21,6 @@ _MISSING = {
     "keras": "layers are functions here (tf.layers, aexec.nn), and variables are those of tf.get_variable",
     "learn": "write the loop with tf.train.MonitoredTrainingSession; MNIST is read by aexec.compat.mnist",
     "lite": "aexec runs graphs as they are, or OpenVINO runs regions of them: docs/delegates.md",
-    "metrics": "use tf.metrics",
     "summary": "use tf.summary",
     "tensorboard": "aexec.summary writes the event files that TensorBoard reads",
     "tpu": "there are no TPUs",
@@ -32,7 +31,7 @@ __getattr__, __dir__ = namespace(
     {
         **{
             name: f"contrib.{name}"
-            for name in "crf data framework layers legacy_seq2seq opt rnn seq2seq slim training".split()
+            for name in "crf data framework layers legacy_seq2seq metrics opt rnn seq2seq slim training".split()
         },
         "distributions": "networks.distributions",
         "lookup": "functions.lookup",

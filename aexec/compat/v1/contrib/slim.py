@@ -28,12 +28,12 @@ __getattr__, __dir__ = namespace(
         **{name: f"contrib.framework:{name}" for name in _FRAMEWORK},
         "learning": "contrib.slim_learning",
         "losses": "contrib.slim_losses",
+        "metrics": "contrib.metrics",
         "utils": "contrib.slim_utils",
     },
     {
         "dataset": "input comes from queues (tf.train.batch, docs/queues.md), or is fed",
         "evaluation": "run tf.metrics in a session, after saver.restore",
-        "metrics": "use tf.metrics",
         "nets": "slim's networks are programs of their own: put their files beside yours",
         "queues": "use tf.train.start_queue_runners",
         "tfexample_decoder": "use tf.parse_single_example",

@@ -6,7 +6,7 @@ Next to read: `math_ops.py`.
 from __future__ import annotations
 
 from itertools import zip_longest
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from aexec import ops
 from aexec.client.building import constant, name_scope
 from aexec.compat.v1.namespace import chosen, refuse, renamed
 from aexec.compat.v1.values.shapes import TensorShape
+from aexec.compat.v1.values.sparse import SparseTensor
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import as_dtype
 from aexec.framework.shape import UNKNOWN_RANK
@@ -37,11 +38,14 @@ __all__ = [
     "pad",
     "placeholder_with_default",
     "range",
+    "rank",
     "rank_of",
     "repeat",
     "reverse_sequence",
     "sequence_mask",
     "setdiff1d",
+    "shape",
+    "size",
     "split",
     "squeeze",
     "stack",
@@ -75,17 +79,23 @@ def placeholder_with_default(input: Any, shape: Any, name: str | None = None) ->
     return ops.placeholder_with_default(input, shape=UNKNOWN_RANK if shape is None else shape, name=name)
 
 
-def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
-    """`tf.cast`."""
-    value = _convert(x)
+@overload
+def cast(x: SparseTensor, dtype: Any, name: str | None = None) -> SparseTensor: ...
+@overload
+def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor: ...
+def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
+    """`tf.cast`; of a sparse tensor, its values are cast."""
     wanted = as_dtype(dtype)
+    if isinstance(x, SparseTensor):
+        return x.with_values(cast(x.values, wanted, name))
+    value = _convert(x)
     return value if value.dtype.base is wanted else ops.cast(value, DstT=wanted, name=name)
 
 
 def to_dtype(dtype: dtypes.DType) -> Any:
     """`tf.to_float` and similar functions: a cast to that type."""
 
-    def to(x: Any, name: str | None = None) -> Tensor:
+    def to(x: Any, name: str | None = None) -> Any:
         return cast(x, dtype, name)
 
     return to
@@ -94,10 +104,29 @@ def to_dtype(dtype: dtypes.DType) -> Any:
 to_bfloat16, to_double, to_float = to_dtype(dtypes.bfloat16), to_dtype(dtypes.float64), to_dtype(dtypes.float32)
 to_int32, to_int64 = to_dtype(dtypes.int32), to_dtype(dtypes.int64)
 
-shape = renamed(ops.shape, "input name out_type optimize=", "shape")
+
+def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
+    """`tf.shape`, of sparse tensors, too."""
+    if isinstance(input, SparseTensor):
+        return cast(input.dense_shape, out_type, name)
+    return ops.shape(input, out_type=out_type, name=name)
+
+
+def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
+    """`tf.size`: the number of elements; of a sparse tensor, zeros count, too."""
+    if isinstance(input, SparseTensor):
+        return ops.prod(cast(input.dense_shape, out_type), [0], name=name)
+    return ops.size(input, out_type=out_type, name=name)
+
+
+def rank(input: Any, name: str | None = None) -> Tensor:
+    """`tf.rank`, of sparse tensors, too."""
+    if isinstance(input, SparseTensor):
+        return ops.size(input.dense_shape, name=name)
+    return ops.rank(input, name=name)
+
+
 shape_n = renamed(ops.shape_n, "input out_type name", "shape_n")
-size = renamed(ops.size, "input name out_type", "size")
-rank = renamed(ops.rank, "input name", "rank")
 slice = renamed(ops.slice, "input_=input begin size name", "slice")
 reverse = renamed(ops.reverse_v2, "tensor axis name", "reverse")
 

@@ -141,7 +141,8 @@ def per_image_standardization(image: Any) -> Tensor:
         axes = [axis - 3 + rank_of(x) for axis in range(3)]
         pixels = cast(ops.prod(ops.shape(x)[-3:], [0]), float32)
         mean = reduce_mean(x, axes, keepdims=True)
-        return (x - mean) / ops.maximum(reduce_std(x, axes, keepdims=True), ops.rsqrt(pixels))
+        found: Tensor = (x - mean) / ops.maximum(reduce_std(x, axes, keepdims=True), ops.rsqrt(pixels))
+        return found
 
 
 def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: str | None = None) -> Tensor:
@@ -157,7 +158,7 @@ def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: st
             unit: Tensor = cast(x, wanted) * (1.0 / given.max)
             return unit
         if given.is_floating:
-            scaled = x * (wanted.max + 0.5)
+            scaled: Tensor = x * (wanted.max + 0.5)
             if saturate:
                 scaled = ops.minimum(ops.maximum(scaled, float(wanted.min)), float(wanted.max))
             return cast(scaled, wanted)

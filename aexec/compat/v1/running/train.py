@@ -112,10 +112,15 @@ __getattr__, __dir__ = namespace(
         },
         **{
             name: f"running.training:{name}"
-            for name in """CheckpointSaverHook ExponentialMovingAverage LoggingTensorHook MonitoredTrainingSession
-            NanTensorHook Saver Scaffold SessionRunArgs SessionRunContext SessionRunHook SessionRunValues
+            for name in """CheckpointSaverHook ExponentialMovingAverage LoggingTensorHook NanTensorHook Saver Scaffold
+            SessionRunArgs SessionRunContext SessionRunHook SessionRunValues
             StepCounterHook SummarySaverHook checkpoint_exists get_checkpoint_state global_step import_meta_graph
             latest_checkpoint""".split()
+        },
+        **{
+            name: f"running.monitored_session:{name}"
+            for name in """ChiefSessionCreator MonitoredSession MonitoredTrainingSession SessionCreator
+            SingularMonitoredSession""".split()
         },
         **{
             name: f"running.coordination:{name}"
@@ -149,9 +154,8 @@ __getattr__, __dir__ = namespace(
     },
     {
         "Checkpoint": "checkpoints of objects are not there; use tf.train.Saver",
-        "MonitoredSession": "use tf.train.MonitoredTrainingSession, or aexec.training.TrainingSession",
         "SessionManager": "use tf.train.MonitoredTrainingSession",
-        "SingularMonitoredSession": "use tf.train.MonitoredTrainingSession",
+        "WorkerSessionCreator": "each process initialises or restores its own session: docs/distributed.md",
         "maybe_batch": "aexec.client.input.batch has keep_input",
         "maybe_shuffle_batch": "aexec.client.input.shuffle_batch has keep_input",
         "update_checkpoint_state": "await aexec.training.update_checkpoint_state",

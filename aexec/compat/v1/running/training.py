@@ -1,29 +1,24 @@
-"""Savers, training sessions and hooks with TensorFlow's arguments, over `aexec.training`.
+"""Savers and hooks with TensorFlow's arguments, over `aexec.training`.
 
-Next to read: `train.py`, which is their namespace.
+Next to read: `monitored_session.py`, which calls hooks; then `train.py`, which is the namespace of both.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
-from aexec import proto, training
+from aexec import proto, summary, training
 from aexec.compat.v1.namespace import refuse
-from aexec.compat.v1.running.results import writable
 from aexec.compat.v1.running.session import in_session, waited
 from aexec.compat.v1.values.tensors import get_default_graph
+from aexec.framework import errors
 from aexec.graph.collections import GraphKeys
 from aexec.graph.meta_graph import MetaGraph
-from aexec.queues.coordinator import Coordinator
-from aexec.runtime.config import SessionConfig
-from aexec.runtime.session.session import Session as _Session
-from aexec.runtime.threads.loop_thread import LoopThread
 from aexec.saved_model import graph_collections
+from aexec.summary import merge_all
 from aexec.training.session_run_hook import Training
 from aexec.variables.initialization import global_variables
 
@@ -31,7 +26,6 @@ __all__ = [
     "CheckpointSaverHook",
     "ExponentialMovingAverage",
     "LoggingTensorHook",
-    "MonitoredTrainingSession",
     "NanTensorHook",
     "Saver",
     "Scaffold",
@@ -207,8 +201,18 @@ class ExponentialMovingAverage(training.ExponentialMovingAverage):
 class Scaffold:
     """`tf.train.Scaffold`: how a `MonitoredTrainingSession` prepares itself.
 
-    Its `init_op` initialises variables, or the graph's own initialisers if it has none; the session itself checks
-    readiness.
+    Args:
+        init_op: initialises variables that no checkpoint has; by default all of them.
+        init_feed_dict: for it.
+        init_fn: of the scaffold and a session; called after it.
+        ready_op: names of what is not initialised, a vector of strings; by default of the variables.
+        local_init_op: run in each new session; by default initialises local variables and tables.
+        summary_op: by default all summaries.
+        saver: by default of all global variables.
+        copy_from_scaffold: its parts are used where none is given.
+
+    Raises:
+        UnimplementedError: `ready_for_local_init_op` or `local_init_feed_dict` is given.
     """
 
     def __init__(
@@ -224,20 +228,25 @@ class Scaffold:
         copy_from_scaffold: Scaffold | None = None,
         local_init_feed_dict: Mapping[Any, Any] | None = None,
     ) -> None:
-        refuse("Scaffold", init_fn=init_fn, ready_op=ready_op, ready_for_local_init_op=ready_for_local_init_op)
-        refuse("Scaffold", local_init_feed_dict=local_init_feed_dict)
+        refuse("Scaffold", ready_for_local_init_op=ready_for_local_init_op, local_init_feed_dict=local_init_feed_dict)
 
         def given(name: str, value: Any) -> Any:
             return getattr(copy_from_scaffold, name, None) if value is None else value
 
         self.init_op: Any = given("init_op", init_op)
         self.init_feed_dict: Mapping[Any, Any] | None = given("init_feed_dict", init_feed_dict)
+        self.init_fn: Callable[[Scaffold, Any], Any] | None = given("init_fn", init_fn)
+        self.ready_op: Any = given("ready_op", ready_op)
         self.local_init_op: Any = given("local_init_op", local_init_op)
         self.summary_op: Any = given("summary_op", summary_op)
         self.saver: Saver | None = given("saver", saver)
 
     def finalize(self) -> Scaffold:
-        """Return itself; the session makes missing parts."""
+        """Make a saver and a summary of all, if the graph has something to save or to say; returns itself."""
+        if self.saver is None and global_variables():
+            self.saver = Saver()
+        if self.summary_op is None:
+            self.summary_op = merge_all()
         return self
 
 
@@ -293,140 +302,6 @@ class SessionRunHook:
         """Called at the end of the training."""
 
 
-class _Awaited(training.SessionRunHook):
-    """Adapts a hook of the program to aexec's interface."""
-
-    def __init__(self, hook: SessionRunHook, owner: MonitoredTrainingSession) -> None:
-        self._hook = hook
-        self._owner = owner
-
-    def begin(self) -> None:
-        self._hook.begin()
-
-    async def after_create_session(self, session: Training, coordinator: Coordinator) -> None:
-        await asyncio.to_thread(self._hook.after_create_session, self._owner, coordinator)
-
-    def _context(self, context: training.SessionRunContext) -> SessionRunContext:
-        asked = SessionRunArgs(context.fetches, context.feeds)
-        return SessionRunContext(asked, self._owner.plain, context.request_stop)
-
-    async def before_run(self, context: training.SessionRunContext) -> training.SessionRunArgs | None:
-        asked = await asyncio.to_thread(self._hook.before_run, self._context(context))
-        return None if asked is None else training.SessionRunArgs(asked.fetches, asked.feed_dict or {})
-
-    async def after_run(self, context: training.SessionRunContext, values: training.SessionRunValues) -> None:
-        results = SessionRunValues(values.results)
-        await asyncio.to_thread(self._hook.after_run, self._context(context), results)
-
-    async def end(self, session: Training) -> None:
-        await asyncio.to_thread(self._hook.end, self._owner.plain)
-
-
-class _Plain:
-    """The session without hooks, for use in a hook's thread."""
-
-    def __init__(self, owner: MonitoredTrainingSession) -> None:
-        self._owner = owner
-        self.graph = owner.graph
-
-    def run(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None, **settings: Any) -> Any:
-        """Run a step."""
-        return writable(self._owner.wait(self._owner.ours.session.run(fetches, feed_dict or {})))
-
-
-class MonitoredTrainingSession:
-    """`tf.train.MonitoredTrainingSession`: a session that initialises or restores itself, and calls hooks.
-
-    It is open when it is made.  Leave its `with` block, or call `close`.
-
-    Attributes:
-        ours: the `aexec.training.TrainingSession`, on an event loop of its own.
-    """
-
-    def __init__(
-        self,
-        master: str = "",
-        is_chief: bool = True,
-        checkpoint_dir: str | None = None,
-        scaffold: Any = None,
-        hooks: Sequence[Any] | None = None,
-        chief_only_hooks: Sequence[Any] | None = None,
-        save_checkpoint_secs: float | None = None,
-        save_summaries_steps: int | None = None,
-        save_summaries_secs: float | None = None,
-        config: Any = None,
-        stop_grace_period_secs: float = 120,
-        log_step_count_steps: int | None = None,
-        max_wait_secs: float = 7200,
-        save_checkpoint_steps: int | None = None,
-        summary_dir: str | None = None,
-        save_graph_def: bool = True,
-    ) -> None:
-        refuse("MonitoredTrainingSession", master=master or None, is_chief=None if is_chief else is_chief)
-        refuse("MonitoredTrainingSession", summary_dir=summary_dir)
-        refuse("MonitoredTrainingSession", save_summaries_steps=save_summaries_steps)
-        refuse("MonitoredTrainingSession", save_summaries_secs=save_summaries_secs)
-        scaffold = scaffold or Scaffold()
-        self.graph = get_default_graph()
-        self.plain = _Plain(self)
-        given = [*(hooks or ()), *(chief_only_hooks or ())]
-        if log_step_count_steps is not None:
-            given.append(training.StepCounterHook(every_n_steps=log_step_count_steps))
-        settings = SessionConfig.of(config)
-        self._thread = LoopThread("aexec.compat.training")
-        self.ours = training.TrainingSession(
-            self.graph,
-            checkpoint_dir=checkpoint_dir,
-            hooks=[_Awaited(hook, self) if isinstance(hook, SessionRunHook) else hook for hook in given],
-            save_checkpoint_steps=save_checkpoint_steps,
-            save_checkpoint_secs=save_checkpoint_secs,
-            saver=None if scaffold.saver is None else scaffold.saver.ours,
-            init_op=scaffold.init_op,
-            init_feeds=scaffold.init_feed_dict,
-            local_init_op=scaffold.local_init_op,
-            make_session=lambda graph: _Session(graph, config=settings),
-            handle_signals=False,
-        )
-        try:
-            self.wait(self.ours.__aenter__())
-        except BaseException:
-            self._thread.stop()
-            raise
-        self._open = True
-
-    def wait(self, coroutine: Any) -> Any:
-        """Run a coroutine on the session's loop; return its result."""
-        return self._thread.wait(coroutine)
-
-    def __enter__(self) -> MonitoredTrainingSession:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
-        self._open = False
-        try:
-            return bool(self.wait(self.ours.__aexit__(kind, error, traceback)))
-        finally:
-            self._thread.stop()
-
-    def run(
-        self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None, options: Any = None, run_metadata: Any = None
-    ) -> Any:
-        """Run a step, with the additional fetches of hooks."""
-        refuse("MonitoredTrainingSession.run", options=options, run_metadata=run_metadata)
-        return writable(self.wait(self.ours.run(fetches, feed_dict)))
-
-    def should_stop(self) -> bool:
-        """True if a hook, or the end of input, requested the stop."""
-        return self.ours.should_stop()
-
-    def close(self) -> None:
-        """Close the session, if it is not used in a `with` block."""
-        if self._open:
-            self.__exit__(None, None, None)
-
-
 # aexec's hooks, with TensorFlow's arguments
 
 
@@ -444,8 +319,15 @@ class CheckpointSaverHook(training.CheckpointSaverHook):
         listeners: Any = None,
         save_graph_def: bool = True,
     ) -> None:
-        refuse("CheckpointSaverHook", saver=saver, scaffold=scaffold, listeners=listeners)
+        refuse("CheckpointSaverHook", listeners=listeners)
+        if saver is not None and scaffold is not None:
+            raise errors.InvalidValueError("You cannot provide both saver and scaffold.")
+        self._given, self._scaffold = saver, scaffold
         super().__init__(checkpoint_dir, save_steps=save_steps, save_secs=save_secs, basename=checkpoint_basename)
+
+    def begin(self) -> None:
+        saver = self._given if self._scaffold is None else self._scaffold.finalize().saver
+        self._saver = (saver or Saver()).ours
 
 
 class NanTensorHook(training.NanTensorHook):
@@ -466,13 +348,14 @@ class LoggingTensorHook(training.LoggingTensorHook):
         at_end: bool = False,
         formatter: Any = None,
     ) -> None:
-        refuse("LoggingTensorHook", at_end=at_end, formatter=formatter)
         named = tensors if isinstance(tensors, Mapping) else {getattr(item, "name", item): item for item in tensors}
-        super().__init__(named, every_n_iter=every_n_iter, every_n_secs=every_n_secs)
+        super().__init__(
+            named, every_n_iter=every_n_iter, every_n_secs=every_n_secs, at_end=at_end, formatter=formatter
+        )
 
 
 class StepCounterHook(training.StepCounterHook):
-    """`tf.train.StepCounterHook`, which logs."""
+    """`tf.train.StepCounterHook`, which logs, and writes events."""
 
     def __init__(
         self,
@@ -481,8 +364,17 @@ class StepCounterHook(training.StepCounterHook):
         output_dir: str | None = None,
         summary_writer: Any = None,
     ) -> None:
-        refuse("StepCounterHook", output_dir=output_dir, summary_writer=summary_writer)
-        super().__init__(every_n_steps=None if every_n_secs else every_n_steps, every_n_secs=every_n_secs)
+        self._own = summary.FileWriter(output_dir) if summary_writer is None and output_dir else None
+        super().__init__(
+            every_n_steps=None if every_n_secs else every_n_steps,
+            every_n_secs=every_n_secs,
+            writer=self._own if summary_writer is None else getattr(summary_writer, "ours", summary_writer),
+        )
+
+    async def end(self, session: Training) -> None:
+        await super().end(session)
+        if self._own is not None:
+            await self._own.close()
 
 
 class SummarySaverHook(training.SummarySaverHook):
@@ -497,18 +389,21 @@ class SummarySaverHook(training.SummarySaverHook):
         scaffold: Any = None,
         summary_op: Any = None,
     ) -> None:
-        from aexec import summary
-
-        if summary_op is None and scaffold is not None:
-            summary_op = scaffold.summary_op
         self._own = summary.FileWriter(output_dir or "") if summary_writer is None else None
-        writer = summary_writer.ours if self._own is None else self._own
+        self._op, self._scaffold = summary_op, scaffold
         super().__init__(
-            writer,
-            summary.merge_all() if summary_op is None else summary_op,
+            getattr(summary_writer, "ours", summary_writer) if self._own is None else self._own,
+            summary_op,
             save_steps=save_steps,
             save_secs=save_secs,
         )
+
+    def begin(self) -> None:
+        if self._op is None:
+            self._summary = merge_all() if self._scaffold is None else self._scaffold.finalize().summary_op
+
+    async def before_run(self, context: training.SessionRunContext) -> training.SessionRunArgs | None:
+        return None if self._summary is None else await super().before_run(context)
 
     async def end(self, session: Training) -> None:
         await super().end(session)
