@@ -14,6 +14,7 @@ import pytest
 
 from aexec.framework import dtypes
 from tests.hostile.conftest import LIVE_WITHIN, HostileServer
+from tests.hostile.test_clients_that_leave import forever
 from tests.support.programs.graphs import GraphBuilder
 from tests.support.server_process import ServerProcess
 
@@ -99,3 +100,24 @@ def test_readers_of_events_that_do_not_read(hostile_server: HostileServer, reade
         server.until(lambda: server.call("GET", "/v1/status").body["tensor_bytes"] >= readers * KEPT // 2)
     assert watch.worst < LIVE_WITHIN
     assert watch.grown < 40 * MB + readers * KEPT
+
+
+@pytest.mark.parametrize(("followers", "runs"), [(60, 150), pytest.param(200, 400, marks=pytest.mark.soak)])
+def test_followers_of_a_session_with_many_runs(hostile_server: HostileServer, followers: int, runs: int) -> None:
+    """The runs are described once for all of them, whether they read or not."""
+    server = hostile_server()
+    handle = server.create(forever())
+    path = f"/v1/sessions/{handle}/events"
+    with contextlib.ExitStack() as stack:
+        for _ in range(runs):
+            server.send_run(stack.enter_context(server.connection()), handle, fetches=["element"])
+        server.until(lambda: len(server.runs(handle)) == runs)
+        with server.watched() as watch:
+            followed = [stack.enter_context(ask(server, path, accept="application/x-ndjson")) for _ in range(followers)]
+            for connection in followed:
+                assert connection.recv(12) == b"HTTP/1.1 200"
+            for _ in range(50):
+                assert server.call("GET", "/livez").status == 200
+    assert watch.worst < LIVE_WITHIN and not watch.failures
+    assert watch.grown < 40 * MB + followers * KEPT
+    server.delete(handle)

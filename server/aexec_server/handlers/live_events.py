@@ -9,12 +9,11 @@ A stream ends after ten minutes, so that a token that was withdrawn does not go 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
-from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiohttp import web
 from aiohttp.hdrs import METH_HEAD
@@ -24,11 +23,11 @@ from aexec_server.clients.callers import CALLER, Caller, Scope
 from aexec_server.clients.client_shares import ClientShares
 from aexec_server.core.routes import Route
 from aexec_server.core.server_state import Server
+from aexec_server.handlers.live_states import LiveState, LiveStates, Look, LookPace
 from aexec_server.handlers.queue_calls import described_queues
 from aexec_server.handlers.runs_in_flight import RunsInFlight
 from aexec_server.handlers.session_calls import describe_session, listed_sessions
 from aexec_server.handlers.status import describe_status
-from aexec_server.http import bodies
 from aexec_server.requests.run_events import EVENT_HEADERS, framed, media_of_events
 from aexec_server.requests.run_stream import PING_SECONDS
 from aexec_server.sessions.hosted_session import HostedSession
@@ -36,30 +35,11 @@ from aexec_server.sessions.hosted_session import HostedSession
 __all__ = ["routes"]
 
 _EVERY_SECONDS = 0.5
-# Looking takes at most one part in this many of the time, for each client that follows.
-_REST = 50
 _LONGEST_SECONDS = 600.0
 _MOST_FOLLOWERS = 256
 # Sessions, runs and queues that an event names, and runs that it says more of.
 _MOST_NAMED = 500
 _MOST_DETAILED = 8
-
-
-class _State(NamedTuple):
-    """The latest state of one kind.
-
-    Attributes:
-        kind: name of its events.
-        what: the event's object.
-        mark: what has to change for another event; it lacks what changes by itself, such as ages.
-    """
-
-    kind: str
-    what: dict[str, Any]
-    mark: Any
-
-
-_Look = Callable[[], AsyncIterator[_State]]
 
 
 def routes(server: Server, in_flight: RunsInFlight) -> list[Route]:
@@ -78,15 +58,17 @@ class _Handlers:
         self.server = server
         self.in_flight = in_flight
         self.shares = ClientShares("followers", "streams of events", _MOST_FOLLOWERS)
+        self.states = LiveStates()
 
     async def server_events(self, request: web.Request) -> web.StreamResponse:
         """GET /v1/events"""
-        return await self._follow(request, partial(self._server_states, request, _Elsewhere(self.server, request)))
+        look = partial(self._server_states, request[CALLER], _Elsewhere(self.server, request))
+        return await self._follow(request, "", look)
 
     async def session_events(self, request: web.Request) -> web.StreamResponse:
         """GET …/{session}/events"""
-        self.server.session_of(request)
-        return await self._follow(request, partial(self._session_states, request))
+        handle = self.server.session_of(request).handle
+        return await self._follow(request, handle, partial(self._session_states, request[CALLER], handle))
 
     @contextmanager
     def _counted(self, caller: Caller) -> Iterator[None]:
@@ -96,72 +78,82 @@ class _Handlers:
         finally:
             self.shares.give_back(caller.client)
 
-    async def _follow(self, request: web.Request, look: _Look) -> web.StreamResponse:
-        """Send the states whenever they change, until the session is closed or the time is over."""
-        media = media_of_events(request)
+    async def _follow(self, request: web.Request, what: str, look: Look) -> web.StreamResponse:
+        """Send the states whenever they change, until the session is closed or the time is over.
+
+        Args:
+            what: the session's handle; "" for the server.
+        """
+        media, caller = media_of_events(request), request[CALLER]
         response = web.StreamResponse(headers={**EVENT_HEADERS, "Content-Type": media})
         if request.method == METH_HEAD:
             return response
         write = partial(self.server.door.write, response, request, nanoseconds=0)
-        with self._counted(request[CALLER]):
+        with self._counted(caller), self.states.following((what, _told_alike(caller)), look) as followed:
             await response.prepare(request)
             clock = asyncio.get_running_loop().time
             ends, quiet_since = clock() + _LONGEST_SECONDS, clock()
             marks: dict[str, Any] = {}
             number = 0
             while not self.server.draining and clock() < ends and "closed" not in marks:
-                began = perf_counter()
-                states = [state async for state in look()]
-                cost = perf_counter() - began
-                changed = [state for state in states if marks.get(state.kind) != state.mark]
+                changed = [state for state in await followed.states() if marks.get(state.kind) != state.mark]
                 for state in changed:
                     marks[state.kind] = state.mark
                     number += 1
-                    await write([framed(media, state.kind, number, bodies.encode_json(state.what))])
+                    await write([framed(media, state.kind, number, state.text)])
                 if changed:
                     quiet_since = clock()
                 elif clock() - quiet_since >= PING_SECONDS:
                     quiet_since = clock()
                     await write([framed(media, "ping", number, "{}")])
-                await asyncio.sleep(max(_EVERY_SECONDS, _REST * cost))
+                await asyncio.sleep(_EVERY_SECONDS)
         await response.write_eof()
         return response
 
-    async def _server_states(self, request: web.Request, elsewhere: _Elsewhere) -> AsyncIterator[_State]:
-        server, caller = self.server, request[CALLER]
-        sessions = [*islice(listed_sessions(server, caller), _MOST_NAMED), *await elsewhere.sessions()][:_MOST_NAMED]
+    async def _server_states(self, caller: Caller, elsewhere: _Elsewhere, pace: LookPace) -> AsyncIterator[LiveState]:
+        server, sessions = self.server, []
+        for session in islice(listed_sessions(server, caller), _MOST_NAMED):
+            sessions.append(session)
+            await pace.give_way()
+        sessions = [*sessions, *await pace.without(elsewhere.sessions())][:_MOST_NAMED]
         may_see = caller.is_admin or not server.config.wants_tokens
         rights = {"sees_status": may_see, "may_change_models": server.may_change_models(caller)}
-        yield _State("sessions", {"sessions": sessions} | rights, [_without_ages(session) for session in sessions])
+        yield LiveState("sessions", {"sessions": sessions} | rights, [_without_ages(session) for session in sessions])
         if may_see:
+            await pace.give_way()
             status = describe_status(server, caller)
-            yield _State("status", status, _without_ages(status))
+            yield LiveState("status", status, _without_ages(status))
             points = server.history.points
             if points:
                 point = {"point": points[-1], "limits": dict(server.history.limits)}
-                yield _State("point", point, points[-1]["time"])
+                yield LiveState("point", point, points[-1]["time"])
 
-    async def _session_states(self, request: web.Request) -> AsyncIterator[_State]:
-        caller = request[CALLER]
+    async def _session_states(self, caller: Caller, handle: str, pace: LookPace) -> AsyncIterator[LiveState]:
         try:
-            hosted = self.server.session_of(request)
+            hosted = self.server.sessions.get(handle, caller)
         except errors.NotFoundError:
-            yield _State("closed", {}, True)
+            yield LiveState("closed", {}, True)
             return
         described = describe_session(hosted, caller)
-        yield _State("session", described, _without_ages(described))
-        runs = [run async for run in self._runs(hosted, caller)]
-        yield _State("runs", {"runs": runs}, [_without_ages(run) for run in runs])
-        queues = list(islice(described_queues(hosted), _MOST_NAMED))
-        yield _State("queues", {"queues": queues}, queues)
+        yield LiveState("session", described, _without_ages(described))
+        runs = [run async for run in self._runs(hosted, caller, pace)]
+        yield LiveState("runs", {"runs": runs}, [_without_ages(run) for run in runs])
+        queues = []
+        for queue in islice(described_queues(hosted), _MOST_NAMED):
+            queues.append(queue)
+            await pace.give_way()
+        yield LiveState("queues", {"queues": queues}, queues)
 
-    async def _runs(self, hosted: HostedSession, caller: Caller) -> AsyncIterator[dict[str, Any]]:
+    async def _runs(self, hosted: HostedSession, caller: Caller, pace: LookPace) -> AsyncIterator[dict[str, Any]]:
         for number, run in enumerate(islice(self.in_flight.seen_runs(hosted, caller), _MOST_NAMED)):
-            if number < _MOST_DETAILED:
-                yield self.in_flight.describe_fully(run)
-                await asyncio.sleep(0)
-            else:
-                yield self.in_flight.describe(run)
+            described = self.in_flight.describe_fully if number < _MOST_DETAILED else self.in_flight.describe
+            yield described(run)
+            await pace.give_way()
+
+
+def _told_alike(caller: Caller) -> Hashable:
+    """A key that callers have in common who are told the same, whatever their addresses."""
+    return caller.name, caller.scopes
 
 
 class _Elsewhere:
