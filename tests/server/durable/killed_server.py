@@ -32,6 +32,7 @@ __all__ = ["Rounds"]
 CLIENTS = 4
 # A relaxed session may lose what it acknowledged in the last second; the machine may be busy besides.
 _LOST_SECONDS = 1.5
+_PAUSE_SECONDS = 0.05
 _BROKEN = (OSError, http.client.HTTPException, socket.timeout)
 
 
@@ -124,8 +125,7 @@ class Rounds:
     def __init__(self, folder: Path, seed: int, *, durability: str = "strict", **options: Any) -> None:
         self._folder = folder
         self._durability = durability
-        # However busy the machine is, no run is refused because it would wait for too long.
-        self._options = {"state": folder / "state", "queue_timeout": "60s", **options}
+        self._options = {"state": folder / "state", **options}
         self._random = random.Random(seed)
         self._clients = [_Client(number) for number in range(CLIENTS)]
         self._answers = 0
@@ -177,7 +177,7 @@ class Rounds:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         try:
             while True:
-                client.pending = client.next_request()
+                client.pending = client.pending or client.next_request()
                 self._ask(connection, client)
         except _BROKEN:
             pass  # the server was killed
@@ -193,12 +193,15 @@ class Rounds:
         connection.request("POST", f"/v1/sessions/{self._handle}:run", json.dumps(body), headers)
         response = connection.getresponse()
         answer = json.loads(response.read())
+        if response.status == 429:  # the machine is busy, and nothing was done
+            time.sleep(_PAUSE_SECONDS)
+            return
         client.answered(response.status, answer, repeated=repeated)
         self._answers += 1
 
     def _repeat_pending(self, server: ServerProcess) -> None:
         for client in self._clients:
-            if client.pending is not None:
+            while client.pending is not None:
                 connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
                 self._ask(connection, client, repeated=True)
                 connection.close()
