@@ -1,7 +1,8 @@
 """Operations: runs that are answered later.  `Prefer: respond-async` makes one; clients then ask it for the result.
 
 Its document follows google.longrunning and AIP-151: `{"name", "metadata", "done"}`, and `response` or `error` once it
-is done.  The run goes on if nobody asks.  Results are kept for at least ten minutes.
+is done.  The run goes on if nobody asks.  Results are kept for at least ten minutes.  Those of durable sessions are in
+the store, too, and found there when this process does not know them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import web
 
@@ -22,16 +23,26 @@ from aexec.errors import Code
 from aexec_server.clients.callers import CALLER, Caller, Scope
 from aexec_server.clients.client_shares import ClientShares
 from aexec_server.core.routes import Route
-from aexec_server.handles import Handles
+from aexec_server.handles import Handles, is_made
 from aexec_server.http import bodies
 from aexec_server.http.answer_parts import AnswerParts
 from aexec_server.http.body_budget import BodyBudget
+from aexec_server.http.error_responses import error_body, status_of
+from aexec_server.http.idempotency import ForgottenError, InterruptedRequestError
+from aexec_server.http.keyed_answer import KeyedAnswer
 from aexec_server.http.lost_handles import lost_by_restart
 from aexec_server.http.stored_answer import StoredAnswer
 from aexec_server.requests.run_table import Run
 from aexec_server.settings.server_config import ServerConfig
 
 __all__ = ["OperationStore", "RunOperation", "operation_response", "routes"]
+
+_RUN_ID = "Aexec-Run-Id"
+_INTERRUPTED = InterruptedRequestError(
+    "The run of this operation was in flight when the server ended. It may have been carried out in part: look at the "
+    "session's state"
+)
+_FORGOTTEN = ForgottenError("The run of this operation has ended, and its result is not kept")
 
 KEEP_SECONDS = 600.0
 _MAX_OPERATIONS = 10_000
@@ -64,6 +75,23 @@ class RunOperation:
         self._ended = asyncio.Event()
         self._reason: str | None = None
 
+    @classmethod
+    def stored(cls, operation_id: str, kept: KeyedAnswer, path: str) -> RunOperation:
+        """One that a store has kept.
+
+        Args:
+            kept: what it has kept.
+            path: of the request for it, for errors.
+        """
+        operation = cls(operation_id, Caller(kept.fingerprint.decode(), frozenset()))
+        answer = kept.answer
+        if answer is None:
+            error = _FORGOTTEN if kept.ended else _INTERRUPTED
+            body = bodies.encode_json(error_body(error, path)).encode()
+            answer = StoredAnswer(status_of(error), {"Content-Type": "application/json"}, body)
+        operation.end(answer, 0.0)
+        return operation
+
     def attach(self, run: Run) -> None:
         """Set its run."""
         self.run = run
@@ -88,7 +116,8 @@ class RunOperation:
 
     def text(self) -> bytes | AnswerParts:
         """The document; it refers to a large answer without a copy."""
-        metadata: dict[str, Any] = {} if self.run is None else {"run_id": self.run.id}
+        run_id = self.run.id if self.run is not None else self.answer and self.answer.headers.get(_RUN_ID)
+        metadata: dict[str, Any] = {} if run_id is None else {"run_id": run_id}
         head = f'{{"name":"operations/{self.id}","metadata":{bodies.encode_json(metadata)}'
         answer = self.answer
         if answer is None:
@@ -104,6 +133,14 @@ class RunOperation:
         return f'{head},"response":{bodies.encode_json(where)}}}'.encode()
 
 
+class OperationKeeper(Protocol):
+    """Keeps operations of durable sessions, as `sessions/durable_sessions.py` does, where its methods are described."""
+
+    async def operation(self, operation_id: str) -> KeyedAnswer | None: ...
+
+    async def forget_operation(self, operation_id: str, caller: Caller) -> None: ...
+
+
 class OperationStore:
     """The operations of a server, by id.
 
@@ -112,6 +149,7 @@ class OperationStore:
         handles: makes ids.
 
     Attributes:
+        keeper: keeps those of durable sessions; None if there are none.
         shares: the clients' shares of the operations.
         results: their shares of the bytes of results; a result that is too much is replaced by an error.
     """
@@ -120,6 +158,7 @@ class OperationStore:
         self._clock = config.clock
         self._handles = handles
         self._operations: OrderedDict[str, RunOperation] = OrderedDict()
+        self.keeper: OperationKeeper | None = None
         most = config.max_stored_bytes
         self.shares = ClientShares("operations", "operations", _MAX_OPERATIONS, hint=_HINT)
         self.results = ClientShares(
@@ -166,14 +205,34 @@ class OperationStore:
             self.results.hold(operation.caller, answer.size)
         operation.end(answer, self._clock())
 
-    def get(self, operation_id: str, caller: Caller) -> RunOperation:
-        """The operation with this id.  Raises NotFoundError if it never was, is forgotten, or is another caller's."""
+    def __contains__(self, operation: RunOperation) -> bool:
+        return operation.id in self._operations
+
+    async def find(self, operation_id: str, caller: Caller, path: str) -> RunOperation:
+        """The operation with this id.
+
+        Args:
+            path: of the request, for errors.
+
+        Raises:
+            NotFoundError: it never was, is forgotten, or is another caller's.
+            OpError: the store cannot tell.
+        """
         operation = self._operations.get(operation_id)
+        if operation is None and self.keeper is not None and is_made(operation_id):
+            kept = await self.keeper.operation(operation_id)
+            operation = None if kept is None else RunOperation.stored(operation_id, kept, path)
         if operation is None or not caller.sees(operation.caller.name):
             raise lost_by_restart(self._handles, "Operation", operation_id) or errors.NotFoundError(
                 f"Operation '{operation_id[:80]}' is not found: it never was, or is forgotten"
             )
         return operation
+
+    async def forget(self, operation: RunOperation, caller: Caller) -> None:
+        """Forget an operation, also if a store keeps it; its run goes on.  Raises OpError."""
+        self.delete(operation)
+        if self.keeper is not None:
+            await self.keeper.forget_operation(operation.id, caller)
 
     def delete(self, operation: RunOperation) -> None:
         """Forget an operation; its run goes on."""
@@ -216,12 +275,12 @@ class _Handlers:
         self._config = config
         self._budget = budget
 
-    def _operation(self, request: web.Request) -> RunOperation:
-        return self.store.get(request.match_info["operation"], request[CALLER])
+    async def _operation(self, request: web.Request) -> RunOperation:
+        return await self.store.find(request.match_info["operation"], request[CALLER], request.path)
 
     async def get(self, request: web.Request) -> web.Response:
         """GET /v1/operations/{operation}"""
-        operation = self._operation(request)
+        operation = await self._operation(request)
         wait = _seconds(request.query.get("wait_s", "0"))
         if wait and operation.answer is None:
             await operation.wait(min(wait, _MAX_WAIT))
@@ -229,14 +288,14 @@ class _Handlers:
 
     async def response(self, request: web.Request) -> web.Response:
         """GET /v1/operations/{operation}/response"""
-        operation = self._operation(request)
+        operation = await self._operation(request)
         if operation.answer is None:
             raise errors.FailedPreconditionError(f"Operation '{operation.id}' has not ended")
         return operation.answer.response()
 
     async def cancel(self, request: web.Request) -> web.Response:
         """POST /v1/operations/{operation}:cancel"""
-        operation = self._operation(request)
+        operation = await self._operation(request)
         body = await bodies.read_body(request, self._config, self._budget)
         fields = bodies.json_object(body) if body.strip() else {}
         bodies.check_fields(fields, _CANCEL_FIELDS, "the request")
@@ -248,7 +307,7 @@ class _Handlers:
 
     async def delete(self, request: web.Request) -> web.Response:
         """DELETE /v1/operations/{operation}"""
-        self.store.delete(self._operation(request))
+        await self.store.forget(await self._operation(request), request[CALLER])
         return web.Response(status=204)
 
 

@@ -95,6 +95,7 @@ class Server:
         self.answered_once = AnsweredOnce(config, self.in_background)
         self.draining = False
         self.durable = DurableSessions.of(config, self.sessions, self.answered_once, self.in_background)
+        self.operations.keeper = self.durable
         self._tasks: set[asyncio.Task[Any]] = set()
         self.sessions_elsewhere: Callable[[web.Request], Awaitable[list[dict[str, Any]]]] | None = None
         self.ready_elsewhere: Callable[[], bool] = lambda: True

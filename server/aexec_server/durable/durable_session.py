@@ -136,6 +136,14 @@ class DurableSession:
         self._answers.append(keyed)
         self._touched = True
 
+    def forget_keyed(self, keyed: KeyedAnswer) -> None:
+        """Note that the answer to a request is not wanted any more."""
+        self._in_flight.pop(keyed.name, None)
+        self._marked.discard(keyed.name)
+        self._answers = [one for one in self._answers if one.name != keyed.name]
+        self._withdrawn.append((keyed.client, keyed.name))
+        self._touched = True
+
     def drop_keyed(self, keyed: KeyedAnswer) -> None:
         """Note that a request with a key was not carried out."""
         self._in_flight.pop(keyed.name, None)

@@ -126,7 +126,7 @@ class SessionRows:
             self._next_tensor = changes.next_tensor
             self._connection.execute("UPDATE sessions SET next_tensor = ? WHERE id = ?", (self._next_tensor, self.id))
         for withdrawn in write.withdrawn:
-            self._connection.execute("DELETE FROM answers WHERE client = ? AND name = ? AND status IS NULL", withdrawn)
+            self._drop_answer(withdrawn)
         self._write_answers(write.answers)
         if self.size != self._told_size:
             self._told_size = self.size
@@ -264,6 +264,14 @@ class SessionRows:
             )
         if self._answers > _ANSWER_BYTES:
             self._drop_old_answers()
+
+    def _drop_answer(self, client_and_name: tuple[str, bytes]) -> None:
+        where = "FROM answers WHERE client = ? AND name = ?"
+        for (size,) in self._connection.execute(
+            f"SELECT coalesce(length(body), 0) {where}", client_and_name
+        ).fetchall():
+            self._count_answers(-size)
+        self._connection.execute(f"DELETE {where}", client_and_name)
 
     def _drop_old_answers(self) -> None:
         ask = self._connection.execute

@@ -31,11 +31,11 @@ from aexec_server.durable.state_errors import NotDurableError, StateLimitError
 from aexec_server.durable.state_files import StateFiles
 from aexec_server.durable.stored_session import SessionFacts, SessionWrite, StoredSession
 from aexec_server.durable.stored_tensors import tensor_of_bytes
-from aexec_server.http.keyed_answer import KeyedAnswer
+from aexec_server.http.keyed_answer import OPERATIONS, KeyedAnswer, operation_name
 from aexec_server.http.not_begun import HandedOverError
 from aexec_server.http.stored_answer import StoredAnswer
 
-__all__ = ["Outcome", "StateLimits", "StateStore", "read_facts"]
+__all__ = ["Outcome", "StateLimits", "StateStore", "read_facts", "read_facts_of_operation"]
 
 logger = logging.getLogger(__name__)
 
@@ -138,6 +138,10 @@ class StateStore:
         """The request with this key, or None."""
         return await self._call(self.answer_here, client, name)
 
+    async def find_of_operation(self, operation_id: str) -> SessionFacts | None:
+        """The facts of the session of an operation that is kept, or None."""
+        return await self._call(self.find_of_operation_here, operation_id)
+
     async def close(self) -> None:
         """Close it for good.  Idempotent."""
         if not self._closed:
@@ -175,6 +179,9 @@ class StateStore:
 
     def find_here(self, handle: str) -> SessionFacts | None:
         return read_facts(self.ask, handle)
+
+    def find_of_operation_here(self, operation_id: str) -> SessionFacts | None:
+        return read_facts_of_operation(self.ask, operation_id)
 
     @property
     def ask(self) -> Callable[..., sqlite3.Cursor]:
@@ -385,5 +392,16 @@ def _not_written(error: Exception) -> NotDurableError:
 
 def read_facts(ask: Callable[..., sqlite3.Cursor], handle: str) -> SessionFacts | None:
     """The facts of a session in a database; None if there is none with this handle."""
-    found = ask("SELECT facts FROM sessions WHERE handle = ?", (handle,)).fetchone()
+    return _facts(ask("SELECT facts FROM sessions WHERE handle = ?", (handle,)))
+
+
+def read_facts_of_operation(ask: Callable[..., sqlite3.Cursor], operation_id: str) -> SessionFacts | None:
+    """The facts of the session of an operation that a database has; None if it has none with this id."""
+    joined = "sessions JOIN answers ON answers.session = sessions.id"
+    where = "answers.client = ? AND answers.name = ?"
+    return _facts(ask(f"SELECT facts FROM {joined} WHERE {where}", (OPERATIONS, operation_name(operation_id))))
+
+
+def _facts(rows: sqlite3.Cursor) -> SessionFacts | None:
+    found = rows.fetchone()
     return None if found is None else SessionFacts(**json.loads(found[0]))

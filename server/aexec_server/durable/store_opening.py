@@ -17,13 +17,15 @@ from aexec import errors
 from aexec_server.durable.folder_lock import SuccessorLock, has_successor
 from aexec_server.durable.state_database import DATABASE
 from aexec_server.durable.state_errors import StoreInUseError
-from aexec_server.durable.state_store import StateStore, read_facts
+from aexec_server.durable.state_store import StateStore, read_facts, read_facts_of_operation
 from aexec_server.durable.stored_session import SessionFacts
 from aexec_server.http.not_begun import HandedOverError
 
 __all__ = ["StoreOpening", "give_up_when_wanted"]
 
 logger = logging.getLogger(__name__)
+
+Ask = Callable[..., sqlite3.Cursor]
 
 _POLL_SECONDS = 0.02
 # How long a request waits for the store.
@@ -100,13 +102,17 @@ class StoreOpening:
 
     async def find(self, handle: str) -> SessionFacts | None:
         """The facts of a session of the store, which another server may use; None if there is none."""
-        return await asyncio.to_thread(self._find, handle)
+        return await asyncio.to_thread(self._read, lambda ask: read_facts(ask, handle))
 
-    def _find(self, handle: str) -> SessionFacts | None:
+    async def find_of_operation(self, operation_id: str) -> SessionFacts | None:
+        """The facts of the session of an operation that the store keeps, as `find`."""
+        return await asyncio.to_thread(self._read, lambda ask: read_facts_of_operation(ask, operation_id))
+
+    def _read(self, read: Callable[[Ask], SessionFacts | None]) -> SessionFacts | None:
         path = quote(str((self._store.folder / DATABASE).absolute()))
         try:
             with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
-                return read_facts(database.execute, handle)
+                return read(database.execute)
         except sqlite3.Error as error:
             logger.debug("a session cannot be looked up: %s", error)
             return None

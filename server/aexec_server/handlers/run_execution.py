@@ -111,7 +111,7 @@ class RunExecution:
             raise errors.DeadlineExceededError("The run's deadline came before it could begin")
         served = hosted.served(asked, by_admin=run.by_admin)
         if hosted.durable is not None:
-            await _begin_durable(hosted.durable, hosted, run, served, streamed=stream is not None)
+            await _begin_durable(hosted.durable, hosted, run, served)
         if stream is not None or not asked.as_message:
             check_answerable(asked, served)
         nanoseconds = size * loop_budget.WIRE_NS if asked.untyped else 0
@@ -206,20 +206,12 @@ def _since(arrival: float, phases: Phases) -> float:
     return max(0.0, time.monotonic() - arrival - known)
 
 
-async def _begin_durable(
-    durable: DurableSession, hosted: HostedSession, run: Run, served: ServedCall, *, streamed: bool
-) -> None:
+async def _begin_durable(durable: DurableSession, hosted: HostedSession, run: Run, served: ServedCall) -> None:
     """Before a run of a durable session: count it if it may change the state.
 
     Raises:
-        UnimplementedError: its events might tell of changes before they are on the disk.
         OpError: the store could not be written last, and cannot now.
     """
-    if streamed and not durable.facts.relaxed:
-        raise errors.UnimplementedError(
-            "A run of a durable session is answered when what it tells of is on the disk, and sends no events before: "
-            'ask for no events, or make the session with "durability": "relaxed"'
-        )
     if not hosted.changes(served):
         return
     await durable.check()

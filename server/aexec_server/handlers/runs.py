@@ -6,8 +6,9 @@ Next to read: `run_execution.py`, and `runs_in_flight.py` for runs in flight.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -35,6 +36,7 @@ from aexec_server.http import bodies
 from aexec_server.http.error_responses import error_response, public_error
 from aexec_server.http.idempotency import BEGUN, KEYED, SECRET
 from aexec_server.http.json_style import json_style
+from aexec_server.http.keyed_answer import OPERATIONS, KeyedAnswer, operation_name
 from aexec_server.http.request_preferences import (
     PRIORITY,
     TIMEOUT,
@@ -133,14 +135,9 @@ class RunHandlers:
         self, request: web.Request, hosted: HostedSession, preferences: Preferences
     ) -> web.StreamResponse:
         if preferences.events is not None:
-            stream = self.in_flight.new_stream()
+            stream = self.in_flight.new_stream(hosted)
             running = asyncio.create_task(self.serve(request, hosted, self._answer, on_run=stream.attach))
             return await as_they_come(request, self.server.door, preferences.events, stream, running)
-        if preferences.respond_async and hosted.durable is not None and not hosted.durable.facts.relaxed:
-            raise errors.UnimplementedError(
-                "Prefer: respond-async: the operations of a durable session would not be durable: wait for the run, or "
-                'make the session with "durability": "relaxed"'
-            )
         self.admission.check(hosted, request[CALLER])
         with hosted.in_use():
             body = await bodies.read_body(request, self.config, self.server.body_budget)
@@ -162,17 +159,31 @@ class RunHandlers:
     async def _respond_later(
         self, request: web.Request, hosted: HostedSession, body: bytes, wait: float
     ) -> web.Response:
-        """Begin a run, and answer with its operation unless the run ends within `wait` seconds."""
+        """Begin a run, and answer with its operation unless the run ends within `wait` seconds.
+
+        The operation of a durable session is in the store before its client is told of it, and its result is there with
+        the changes of the run before anybody sees it.
+        """
         operation = self.server.operations.begin(request[CALLER])
+        durable = hosted.durable
+        kept = None
+        if durable is not None:
+            owner = request[CALLER].name.encode()
+            kept = KeyedAnswer(OPERATIONS, operation_name(operation.id), owner, time.time())
+            durable.begin_keyed(kept)
 
         async def run() -> web.Response:
             try:
-                response = await self.serve(request, hosted, self._answer, body=body, on_run=operation.attach)
+                response = await self._serve(request, hosted, self._answer, body, operation.attach)
             except errors.OpError as error:
                 response = error_response(request, error)
             except BaseException:
                 self.server.operations.delete(operation)
+                if durable is not None and kept is not None:
+                    durable.drop_keyed(kept)
                 raise
+            if durable is not None and kept is not None:
+                response = await self._keep(request, durable, kept, response)
             self.server.operations.end(operation, StoredAnswer.of(response), too_large)
             return response
 
@@ -184,9 +195,31 @@ class RunHandlers:
             await asyncio.wait([running], timeout=wait)
         if running.done():
             self.server.operations.delete(operation)
+            if durable is not None and kept is not None:
+                durable.forget_keyed(kept)
+                durable.settle_later()
             return running.result()
+        if durable is not None:
+            durable.touch()
+            try:
+                await durable.settle()
+            except errors.OpError:
+                operation.cancel("its operation cannot be written")
+                self.server.operations.delete(operation)
+                raise
         where = {"Location": f"/v1/operations/{operation.id}", "Preference-Applied": "respond-async"}
         return operation_response(operation, 202, where)
+
+    async def _keep(
+        self, request: web.Request, durable: DurableSession, kept: KeyedAnswer, response: web.Response
+    ) -> web.Response:
+        """Write the answer of an operation with the changes of its run; return the answer, or why it is not written."""
+        durable.end_keyed(replace(kept, answer=StoredAnswer.of(response), ended=True))
+        try:
+            await durable.settle()
+        except errors.OpError as error:
+            return error_response(request, error)
+        return response
 
     def serve(
         self,

@@ -102,7 +102,7 @@ class RunsInFlight:
         with self.server.session_of(request).in_use() as hosted:
             run = self._in_flight(request, hosted)
             if run.stream is None:
-                run.stream = RunStream(self.describe, self.config.max_answer_bytes)
+                run.stream = RunStream(self.describe, self.config.max_answer_bytes, hosted.settled)
                 run.stream.attach(run)
             assert isinstance(run.stream, RunStream)
             return await write_events(request, self.server.door, media_of_events(request), run.stream, run)
@@ -154,9 +154,9 @@ class RunsInFlight:
             cancelled = cancel_run(hosted, request[CALLER], request.match_info["run"], reason)
             return bodies.json_response({"cancelled": cancelled})
 
-    def new_stream(self) -> RunStream:
-        """Return a stream for a run whose outputs are reported as they come."""
-        return RunStream(self.describe, self.config.max_answer_bytes, watched=True)
+    def new_stream(self, hosted: HostedSession) -> RunStream:
+        """Return a stream for a run of a session whose outputs are reported as they come."""
+        return RunStream(self.describe, self.config.max_answer_bytes, hosted.settled, watched=True)
 
 
 def cancel_run(hosted: HostedSession, caller: Caller, run_id: str, reason: str | None) -> bool:

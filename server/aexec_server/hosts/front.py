@@ -77,6 +77,8 @@ class _Router:
             return self._of_new(request, caller)
         handle = unquote(name) if process is AnsweredBy.SESSION else None
         stored = None if handle is None else self._hosts.of_stored(handle, caller)
+        if process is AnsweredBy.OPERATION:
+            return self._hosts.of_operation(name, caller, self._here)
         upstream = stored or self._of_known(process, name)
         if handle is not None and upstream is self._here and not self._named_here(handle):
             return self._hosts.of_stored_later(handle, caller, self._here)
@@ -89,8 +91,6 @@ class _Router:
             return self._of_made(name) if is_made(name) else self._of_named(unquote(name))
         if process is AnsweredBy.MODELS:
             return self._hosts.models or self._here
-        if process is AnsweredBy.OPERATION:
-            return self._hosts.of(name) or self._here
         return self._here
 
     def _of_made(self, handle: str) -> Upstream:

@@ -24,7 +24,7 @@ import aexec
 from aexec import errors
 from aexec_server.clients.callers import NO_QUOTAS, Caller, Quotas
 from aexec_server.durable.store_opening import give_up_when_wanted
-from aexec_server.handles import check_name
+from aexec_server.handles import Handles, check_name
 from aexec_server.hosts.host_limits import HostLimits
 from aexec_server.hosts.host_names import HostNames
 from aexec_server.hosts.host_places import OwnPlaces, Places, SharedPlaces
@@ -87,6 +87,7 @@ class Hosts:
             else SharedPlaces(limits.most, self._new_session_host)
         )
         self._names = HostNames()
+        self._handles = Handles("", config.server_run)
         self.stored = (
             None
             if config.state_path is None
@@ -200,7 +201,22 @@ class Hosts:
         """The upstream of an unknown session, which may be one of a store that is not open yet; `here` otherwise."""
         if self.stored is None or self.stored.opening.done or self.stored.given_up:
             return here
-        return StoredLater(self.stored.opening, handle, caller, lambda: self.of_stored(handle, caller) or here)
+        opening = self.stored.opening
+        return StoredLater(opening, partial(opening.find, handle), caller, partial(self._chosen, caller, here))
+
+    def of_operation(self, operation_id: str, caller: Caller, here: Upstream) -> Upstream:
+        """The upstream of an operation: its host, or the one of its session if the store keeps it; `here` otherwise."""
+        host = self.of(operation_id)
+        if self.stored is None or self.stored.given_up:
+            return host or here
+        if host is not None and not self._handles.is_of_another_run(operation_id):
+            return host
+        opening = self.stored.opening
+        find = partial(opening.find_of_operation, operation_id)
+        return StoredLater(opening, find, caller, partial(self._chosen, caller, here))
+
+    def _chosen(self, caller: Caller, here: Upstream, handle: str | None) -> Upstream:
+        return (None if handle is None else self.of_stored(handle, caller)) or here
 
     @property
     def hand_over(self) -> Callable[[Callable[[], bool]], Coroutine[Any, Any, None]] | None:

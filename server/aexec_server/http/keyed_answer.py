@@ -1,4 +1,4 @@
-"""`KeyedAnswer`: a request with an Idempotency-Key, as a store keeps it; `AnswerKeeper` keeps it."""
+"""`KeyedAnswer`: a request with an Idempotency-Key, or an operation, as a store keeps it; `AnswerKeeper` keeps it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from typing import Protocol
 
 from aexec_server.http.stored_answer import StoredAnswer
 
-__all__ = ["AnswerKeeper", "KeyedAnswer"]
+__all__ = ["OPERATIONS", "AnswerKeeper", "KeyedAnswer", "operation_name"]
+
+# The client of an operation, which is nobody's request; its fingerprint is the name of the caller that asked for it.
+OPERATIONS = ""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedAnswer:
-    """A request with an Idempotency-Key.
+    """A request with an Idempotency-Key, or an operation.
 
     Attributes:
-        client, name: whose key it is, and a digest of it.
+        client, name: whose key it is, and a digest of it; of an operation `OPERATIONS` and `operation_name`.
         fingerprint: a digest of the request.
         began: when it began, in seconds since 1970.
         answer: its answer; None while it is in flight, or if the answer is not kept.
@@ -30,6 +33,11 @@ class KeyedAnswer:
     answer: StoredAnswer | None = None
     ended: bool = False
     secret: str = ""
+
+
+def operation_name(operation_id: str) -> bytes:
+    """The name under which an operation is kept."""
+    return b"operation/" + operation_id.encode()
 
 
 class AnswerKeeper(Protocol):

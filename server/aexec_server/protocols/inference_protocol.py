@@ -256,7 +256,7 @@ class _Handlers:
         self.server.check_accepting()
         version = self._version(request)
         length = request.headers.get(_JSON_LENGTH)
-        stream = self.runs.in_flight.new_stream()
+        stream = self.runs.in_flight.new_stream(version.hosted)
         running = asyncio.create_task(
             run_model(
                 self.runs, request, version, lambda body, hosted: _read(length, body, hosted), on_run=stream.attach

@@ -85,7 +85,8 @@ async def write_events(
     last = request.headers.get(_LAST_ID, "")
     number = int(last) if last.isascii() and last.isdigit() and len(last) < 16 else 0
     await response.prepare(request)
-    async for event in stream.events():
+    async for made in stream.events():
+        event = await stream.settled(made)
         number += 1
         if event.kind == "output":
             head, tail = _frame_of_output(media, number)
@@ -97,6 +98,8 @@ async def write_events(
         else:
             text = framed(media, event.kind, number, _text(event, run, request))
             await door.write(response, request, [text], nanoseconds=0)
+            if event.kind == "error":
+                break
     await response.write_eof()
     return response
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
 
 from aexec import errors
@@ -51,6 +51,7 @@ class RunStream:
     Args:
         progress: returns what a run is doing now.
         most: limit of the outputs' bytes together.
+        settled: returns once what an event may tell of is on the disk, if the run's session is durable.
 
     Attributes:
         watched: report outputs as they come.
@@ -60,7 +61,14 @@ class RunStream:
         phases: to which the time of writing outputs is added; None if the run is not traced.
     """
 
-    def __init__(self, progress: Callable[[Run], dict[str, Any]], most: int, *, watched: bool = False) -> None:
+    def __init__(
+        self,
+        progress: Callable[[Run], dict[str, Any]],
+        most: int,
+        settled: Callable[[], Awaitable[None]],
+        *,
+        watched: bool = False,
+    ) -> None:
         self.watched = watched
         self.as_list = False
         self.begun = asyncio.Event()
@@ -68,6 +76,7 @@ class RunStream:
         self.phases: Phases | None = None
         self._progress = progress
         self._most = most
+        self._settled = settled
         self._size = 0
         self._names: dict[str, list[tuple[str, DType]]] = {}
         self._outputs: list[Output] = []
@@ -121,6 +130,14 @@ class RunStream:
     def _tell(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+
+    async def settled(self, event: Event) -> Event:
+        """The event, once what it may tell of is on the disk; an error if that cannot be written."""
+        try:
+            await self._settled()
+        except errors.OpError as error:
+            return Event("error", error)
+        return event
 
     async def events(
         self, progress_seconds: float = PROGRESS_SECONDS, ping_seconds: float = PING_SECONDS

@@ -25,6 +25,7 @@ from aexec_server.durable.store_opening import StoreOpening
 from aexec_server.durable.stored_session import SessionFacts, StoredSession, WrittenSession
 from aexec_server.handles import shortened
 from aexec_server.http.idempotency import AnsweredOnce
+from aexec_server.http.keyed_answer import OPERATIONS, KeyedAnswer, operation_name
 from aexec_server.http.not_begun import HandedOverError
 from aexec_server.sessions.hosted_session import HostedSession
 from aexec_server.sessions.session_limits import SessionLimits
@@ -121,7 +122,8 @@ class DurableSessions:
     async def _learn(self) -> None:
         self._opened_at = self._clock()
         for keyed in await self.store.answers():
-            self._answered_once.know(keyed)
+            if keyed.client != OPERATIONS:  # these are looked up when somebody asks for them
+                self._answered_once.know(keyed)
 
     async def flush(self) -> None:
         """Write what has changed in all sessions; an error is logged."""
@@ -134,6 +136,32 @@ class DurableSessions:
     async def close(self) -> None:
         await self._of_store.close()
         await self.store.close()
+
+    # Operations
+
+    async def operation(self, operation_id: str) -> KeyedAnswer | None:
+        """An operation that the store keeps, or None.  Raises HandedOverError if the store is not open."""
+        if self._handed_over is not None:
+            raise HandedOverError
+        if not (self._in_host or self._of_store.done):
+            if await self._of_store.find_of_operation(operation_id) is None:
+                return None
+            await self._of_store.wait()
+        return await self.store.answer(OPERATIONS, operation_name(operation_id))
+
+    async def forget_operation(self, operation_id: str, caller: Caller) -> None:
+        """Delete an operation that the store keeps.  Raises OpError."""
+        if self._handed_over is not None or not (self._in_host or self._of_store.done):
+            return
+        try:
+            facts = await self.store.find_of_operation(operation_id)
+        except HandedOverError:  # of a host whose front does not have the store yet
+            return
+        if facts is not None:
+            await self.open_if_stored(facts.handle, caller)
+            durable = self._open[facts.handle]
+            durable.forget_keyed(KeyedAnswer(OPERATIONS, operation_name(operation_id), b"", 0.0))
+            await durable.settle()
 
     # Another process
 

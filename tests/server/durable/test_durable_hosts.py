@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,31 @@ def test_creation_with_a_key_is_answered_by_any_host(serve: Serve) -> None:
     server = serve("2")
     again = server.call("POST", "/v1/sessions", body, key)
     assert (made.status, again.status) == (201, 201) and again.body == made.body
+
+
+@pytest.mark.parametrize("hosts", ["2", "auto"])
+@pytest.mark.parametrize("all_of_it", [False, True])
+def test_operation_survives_its_host_and_its_server(serve: Serve, hosts: str, *, all_of_it: bool) -> None:
+    server = serve(hosts)
+    handle = _counter(server)
+    body = {"feeds": {"x": [1]}, "fetches": ["after"]}
+    answer = server.call("POST", f"/v1/sessions/{handle}:run", body, {"Prefer": "respond-async"})
+    assert answer.status == 202, answer
+    where = answer.headers["Location"]
+    told = server.call("GET", f"{where}?wait_s=60").body
+    assert told["response"]["outputs"] == {"after": [2]}
+    if all_of_it:
+        server = serve(hosts)
+    else:
+        _end_host(server, handle)
+    found = server.call("GET", where)
+    while found.status == 429:  # a client whose host was killed waits for the next
+        time.sleep(0.1)
+        found = server.call("GET", where)
+    assert (found.status, found.body) == (200, told)
+    assert server.call("DELETE", where).status == 204
+    assert server.call("GET", where).status == 404
+    assert _read(server, handle) == [2]
 
 
 def test_name_of_a_stored_session_is_taken(serve: Serve) -> None:

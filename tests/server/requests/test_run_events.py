@@ -182,11 +182,15 @@ async def test_traces(api: Api) -> None:
     assert (status, answer["code"]) == (404, "NOT_FOUND")
 
 
+async def nothing() -> None:
+    """All that an event may tell of is on the disk."""
+
+
 def test_pings_and_progress_by_the_clock() -> None:
     doing = {"ready": 0}
 
     async def watch() -> list[tuple[str, float]]:
-        stream = RunStream(lambda run: dict(doing), 100)
+        stream = RunStream(lambda run: dict(doing), 100, nothing)
         stream.attach(Run("r", 0.0))
         loop = asyncio.get_running_loop()
         began, seen = loop.time(), []
@@ -216,7 +220,7 @@ async def test_slow_reader_keeps_no_events_in_memory() -> None:
         calls += 1
         return {"calls": calls}
 
-    stream = RunStream(progress, 100)
+    stream = RunStream(progress, 100, nothing)
     stream.attach(Run("r", 0.0))
     events = stream.events(progress_seconds=0.0)
     assert (await anext(events)).what == {"calls": 1}
