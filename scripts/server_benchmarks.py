@@ -193,11 +193,16 @@ def _vanished_clients(repeats: int, clients: int = 1000) -> Figure:
             began = time.monotonic()
             for connection in sent:
                 connection.close()
-            server.until(lambda: not server.runs(handle))
+            # Not by listing the runs: with a thousand of them, that alone takes the server 20 ms and more.
+            server.until(lambda: not _runs_in_flight(server, handle))
             took.append(1e3 * (time.monotonic() - began))
         server.delete(handle)
     late = statistics.median(took)
     return Figure(f"{clients} clients vanish, until nothing of theirs runs", late, "ms", None, "<= 50", late <= 50)
+
+
+def _runs_in_flight(server: ServerProcess, handle: str) -> int:
+    return int(server.call("GET", f"/v1/sessions/{handle}").body["runs_in_flight"])
 
 
 # Hosts
