@@ -7,6 +7,7 @@ import http.client
 import socket
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -86,6 +87,28 @@ def test_graphs_for_many(
     assert watch.worst < LIVE_WITHIN and not watch.failures
     assert watch.grown < 40 * MB + 2 * clients * KEPT
     assert server.run(other, fetches=["c"]).status == 200
+
+
+@pytest.mark.parametrize("readers", [12, pytest.param(60, marks=pytest.mark.soak)])
+def test_answers_of_a_client_with_many_delay_no_other_client(hostile_server: HostileServer, readers: int) -> None:
+    """Each answer is made in pieces, one at a time; clients get the turn to make one in turn."""
+    server = hostile_server()
+    handle, other = server.create(many_nodes(2)), server.create(constant(1))
+    path = f"/v1/sessions/{other}/graph"
+    accept = {"Accept": "application/json"}
+    server.call("GET", path, headers=accept)
+    with contextlib.ExitStack() as stack:
+        asked = [
+            stack.enter_context(ask(server, f"/v1/sessions/{handle}/graph", accept="application/json"))
+            for _ in range(readers)
+        ]
+        for connection in asked:
+            assert connection.recv(12) == b"HTTP/1.1 200"
+        with ThreadPoolExecutor(2) as threads:
+            asking = partial(server.call, "GET", path, headers=accept)
+            own, others = threads.map(lambda address: asking(address=address), ("127.0.0.1", "127.0.0.2"))
+    assert own.status == others.status == 200
+    assert others.seconds < own.seconds / 2
 
 
 @pytest.mark.parametrize("readers", [6, pytest.param(50, marks=pytest.mark.soak)])

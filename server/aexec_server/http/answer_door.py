@@ -3,8 +3,8 @@
 Handlers pass answers made from a session's contents (a graph, a kept tensor, a trace, a list) to `send` as an iterator
 of small parts.  Up to `PIECE` bytes are an ordinary answer.  A larger answer takes a *place*, of which there are
 `ServerConfig.max_answers`, and is sent with chunked coding while it is made.  A part is made when the client has taken
-the earlier ones, so an answer takes `_WINDOW` bytes of memory, however large it is.  One thread at a time makes parts,
-in turn: all need the interpreter's lock, and more threads would only keep it from the event loop.
+the earlier ones, so an answer takes `_WINDOW` bytes of memory, however large it is.  One thread at a time makes parts:
+all need the interpreter's lock, and more threads would only keep it from the event loop.  Clients get it in turn.
 
 An answer that is made as a whole, such as a run's, counts as long as any of it is in memory (`reserve`, `check_out`),
 and is written in pieces, too.  A client must take each piece within `ServerConfig.slow_seconds`.  Otherwise its
@@ -29,6 +29,7 @@ from aexec import errors
 from aexec.hosting import MemoryAccount, OnCancel, loop_budget, run_in_thread
 from aexec_server.clients.callers import CALLER
 from aexec_server.clients.client_shares import ClientShares
+from aexec_server.clients.client_turns import ClientTurns
 from aexec_server.handles import shortened
 from aexec_server.http.answer_parts import PIECE, AnswerParts, slices, taking
 from aexec_server.http.error_responses import say_ids
@@ -64,7 +65,7 @@ class AnswerDoor:
         self._patience = config.slow_seconds
         self._most = config.max_answer_bytes
         self._memory = memory
-        self._turn = asyncio.Lock()
+        self._turns = ClientTurns()
 
     # Answers in pieces
 
@@ -95,8 +96,8 @@ class AnswerDoor:
             if length is not None:
                 said["Content-Length"] = str(length)
             return web.Response(headers=said)
-        pieces = _Pieces(parts)
-        first = await self._made(pieces, in_thread=in_thread)
+        pieces, client = _Pieces(parts), request[CALLER].client
+        first = await self._made(pieces, client, in_thread=in_thread)
         if pieces.ended:
             return web.Response(body=first, headers=said)
         with self._place(request), self.holding(_WINDOW):
@@ -107,7 +108,7 @@ class AnswerDoor:
             with _cut_off_by_errors(request):
                 await self._write(response, request, first)
                 while not pieces.ended:
-                    await self._write(response, request, await self._made(pieces, in_thread=in_thread))
+                    await self._write(response, request, await self._made(pieces, client, in_thread=in_thread))
                 async with taking(request.transport, self._patience):
                     await response.write_eof()
         return response
@@ -124,18 +125,20 @@ class AnswerDoor:
             ConnectionError: as `send`.
         """
         pieces, in_thread = _Pieces(parts), not loop_budget.DEFAULT.allows(nanoseconds)
+        client = request[CALLER].client
         with _cut_off_by_errors(request):
-            first = await self._made(pieces, in_thread=in_thread)
+            first = await self._made(pieces, client, in_thread=in_thread)
             with self.holding(0 if pieces.ended else _WINDOW):
                 await self._write(response, request, first)
                 while not pieces.ended:
-                    await self._write(response, request, await self._made(pieces, in_thread=in_thread))
+                    await self._write(response, request, await self._made(pieces, client, in_thread=in_thread))
 
-    async def whole(self, parts: Iterable[Part], *, in_thread: bool = True) -> tuple[bytes, object]:
+    async def whole(self, parts: Iterable[Part], *, client: str, in_thread: bool = True) -> tuple[bytes, object]:
         """Join the parts of an answer that has to be one message.
 
         Args:
             parts, in_thread: as of `send`.
+            client: whom the message is for, `Caller.client`.
 
         Returns:
             The answer, and what counts its memory as long as it is kept.
@@ -145,7 +148,7 @@ class AnswerDoor:
         """
         pieces, made, counted, size = _Pieces(parts), [], [], 0
         while not pieces.ended:
-            made.append(await self._made(pieces, in_thread=in_thread))
+            made.append(await self._made(pieces, client, in_thread=in_thread))
             size += len(made[-1])
             if size > self._most:
                 raise errors.ResourceExhaustedError(f"The answer would have more than {self._most} bytes, the limit")
@@ -157,10 +160,10 @@ class AnswerDoor:
         async with taking(request.transport, self._patience):
             await response.write(piece)
 
-    async def _made(self, pieces: _Pieces, *, in_thread: bool) -> bytes:
+    async def _made(self, pieces: _Pieces, client: str, *, in_thread: bool) -> bytes:
         if not in_thread:
             return await pieces.take_on_loop()
-        async with self._turn:
+        async with self._turns.turn(client):
             return await run_in_thread(pieces.take, on_cancel=OnCancel.ABANDON)
 
     @contextmanager

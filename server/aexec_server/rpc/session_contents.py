@@ -39,7 +39,7 @@ _JSON = rpc.JsonAnswer.JSON_FIELD_NUMBER
 
 async def json_answer(server: Server, call: Call, parts: Iterable[str], *, in_thread: bool) -> bytes:
     """A JsonAnswer; arguments as of `AnswerDoor.whole`."""
-    data, counted = await server.door.whole(parts, in_thread=in_thread)
+    data, counted = await server.door.whole(parts, client=call.caller.client, in_thread=in_thread)
     call.keep_until_sent(counted)
     return b"".join(wire_format.enclosed(_JSON, [data]))
 
@@ -121,7 +121,8 @@ class SessionContents:
         with self._changeable(request.session_handle, call).in_use() as hosted:
             value = found_tensor(hosted.session.tensors.get, request.handle)
             in_thread = not loop_budget.DEFAULT.allows(write_ns(value, binary=False))
-            data, counted = await self._door.whole(message_pieces(value, self._door.holding), in_thread=in_thread)
+            parts = message_pieces(value, self._door.holding)
+            data, counted = await self._door.whole(parts, client=call.caller.client, in_thread=in_thread)
         call.keep_until_sent(counted)
         return data
 

@@ -147,7 +147,8 @@ class _Sessions:
         """GetGraph: the graph with all extensions."""
         with self._session(request.session_handle, call).in_use() as hosted:
             door = self._server.door
-            data, counted = await door.whole(graph_pieces(hosted.session.graph, GraphForm.BYTES, door.holding))
+            parts = graph_pieces(hosted.session.graph, GraphForm.BYTES, door.holding)
+            data, counted = await door.whole(parts, client=call.caller.client)
         call.keep_until_sent(counted)
         return data
 
