@@ -144,6 +144,11 @@ class Acceptor:
             logger.debug("a connection did not begin: %s", error)
             connection.close()
 
+    @property
+    def is_beginning(self) -> bool:
+        """True if it has accepted connections whose protocols do not know it yet."""
+        return bool(self._beginning)
+
     async def hand_over(self, *, queue_is_shared: bool) -> None:
         """Leave new connections to another process on the same port, so that none is refused, and close.
 

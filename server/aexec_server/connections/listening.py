@@ -224,7 +224,7 @@ async def listening_to_clients(
                 _http_address(*address, tls=tls is not None),
                 hand_over if passed or config.reuse_port else None,
                 # Those of gRPC are not in the table.
-                lambda: not len(table) and config.grpc_port is None,
+                lambda: not (len(table) or acceptor.is_beginning) and config.grpc_port is None,
             )
     finally:
         acceptor.close()

@@ -164,6 +164,17 @@ async def test_port_is_handed_over_without_a_lost_connection(shared: bool) -> No
             await until(lambda: Greeter.greeted == 40)
 
 
+async def test_connections_that_were_just_accepted_count_until_they_have_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that has handed its port over ends when it has no connection: these must not be overlooked."""
+    monkeypatch.setattr(acceptor, "_CONNECTING_SECONDS", 0.0)
+    (own,) = await tcp_sockets("127.0.0.1", 0)
+    with accepting([own]) as old, clients(own.getsockname(), 3):
+        await old.hand_over(queue_is_shared=False)
+        assert old.is_beginning and not Greeter.greeted
+        await until(lambda: not old.is_beginning)
+        assert Greeter.greeted == 3
+
+
 async def test_socket_from_which_new_connections_are_kept_takes_those_that_wait() -> None:
     (own,) = await tcp_sockets("127.0.0.1", 0)
     with clients(own.getsockname(), 1), socket.socket() as late:
