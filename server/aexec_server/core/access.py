@@ -71,6 +71,7 @@ class AccessControl:
         self._wants_tokens = config.wants_tokens
         self.source = TokenSource(config) if config.has_tokens else None
         self.proxies = TrustedProxies(config.trusted_proxies)
+        self._has_proxies = bool(config.trusted_proxies)
         # A browser sends no token by itself: if tokens are needed, a page cannot use the server under any name.
         any_host = config.wants_tokens and not config.allowed_hosts
         self.site = SitePolicy(None if any_host else (config.host, *config.allowed_hosts), config.cors_origins)
@@ -120,7 +121,7 @@ class AccessControl:
 
     def shares_connections(self, transport: asyncio.BaseTransport | None) -> bool:
         """True if a connection is a front's or a proxy's, which may close it while its clients are there."""
-        return self.front_says or self.proxies.trusts(peer_host(transport))
+        return self.front_says or (self._has_proxies and self.proxies.trusts(peer_host(transport)))
 
     async def begin(self) -> None:
         """Fetch what tokens are checked by, before the first request."""
@@ -142,6 +143,8 @@ class AccessControl:
 
     def _anyone(self, peer: str, headers: CIMultiDictProxy[str]) -> Caller:
         """The caller of a request without a token, which came from `peer`."""
+        if not self._has_proxies:
+            return anyone_at(peer)
         return anyone_at(self.proxies.client_host(peer, headers.getall(FORWARDED_FOR, ())))
 
     def admit_call(self, authorization: str | None, host: str, scope: Scope) -> Caller:
