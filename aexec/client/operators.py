@@ -16,6 +16,7 @@ import numpy as np
 
 from aexec.client.building import name_scope
 from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType
 from aexec.graph.nodes.node import Tensor, TensorOperators
 from aexec.graph.op_functions import convert_to_tensor, create_node
 from aexec.graph.tensor_proxy import TensorProxy
@@ -120,18 +121,25 @@ def _getitem(self: Tensor | TensorProxy, key: Any) -> Tensor:
         end.append(high)
         strides.append(step)
     with name_scope("strided_slice") as scope:
-        bounds = {"begin": _stack(begin), "end": _stack(end), "strides": _stack(strides)}
+        wide = any(isinstance(item, Tensor) and item.dtype.base is dtypes.int64 for item in begin + end + strides)
+        dtype = dtypes.int64 if wide else dtypes.int32
+        bounds = {"begin": _stack(begin, dtype), "end": _stack(end, dtype), "strides": _stack(strides, dtype)}
         return create_node("StridedSlice", {"input": value, **bounds}, masks, name=scope).output(0)
 
 
-def _stack(items: list[Any]) -> Tensor:
-    """Bounds as a vector: a constant if none of them is a tensor."""
-    dtype = next((item.dtype.base for item in items if isinstance(item, Tensor)), None)
-    if dtype is None:
-        return convert_to_tensor(np.array(items, np.int32), name="stack")
+def _stack(items: list[Any], dtype: DType) -> Tensor:
+    """Bounds as a vector of a type: a constant if none of them is a tensor."""
+    if not any(isinstance(item, Tensor) for item in items):
+        return convert_to_tensor(np.array(items, dtype.np), name="stack")
     with name_scope("stack") as scope:
-        values = [convert_to_tensor(item, dtype, str(index)) for index, item in enumerate(items)]
+        values = [_bound(item, dtype, str(index)) for index, item in enumerate(items)]
         return create_node("Pack", {"values": values}, {}, name=scope).output(0)
+
+
+def _bound(item: Any, dtype: DType, name: str) -> Tensor:
+    if isinstance(item, Tensor) and item.dtype.base is dtypes.int32 and dtype is dtypes.int64:
+        return create_node("Cast", {"x": item}, {"DstT": dtype}, name=name).output(0)
+    return convert_to_tensor(item, dtype, name)
 
 
 def _iter(self: TensorOperators) -> Any:

@@ -25,6 +25,7 @@ from aexec.framework.op_contract import op_registry
 from aexec.framework.wire.attr_value import TensorAttr
 from aexec.framework.wire.node_def import check_attrs
 from aexec.framework.wire.op_def import ArgDef, OpDef
+from aexec.graph.conversions import registered_conversion
 from aexec.graph.graph import Graph, current_graph
 from aexec.graph.nodes.node import Node, Tensor, TensorOperators
 from aexec.graph.shape_refiner import infer_shapes
@@ -180,6 +181,8 @@ def _source(value: Any, dtype: DType | None, name: str) -> _Source:
         raise errors.InvalidTypeError(f"operation '{value.name}' is no tensor: use one of its outputs")
     if isinstance(value, IndexedSlices):
         return _Rows(value, value.values.dtype.base, name)
+    if (found := registered_conversion(value, dtype, name)) is not None:
+        return found
     try:
         return _Literal(*constant_array(value, dtype), name)
     except errors.InvalidArgumentError:

@@ -21,6 +21,7 @@ SIGNATURES: dict[str, list[str]] = json.loads((FILE.parent / "signatures.json").
 # What has other arguments: classes of ours that programs name and do not make, and what a base class does not say.
 OTHERWISE = {
     "DType",
+    "RaggedTensor",
     "VariableScope",
     "data.Dataset",
     "data.Iterator",

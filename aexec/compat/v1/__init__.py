@@ -36,10 +36,11 @@ quint16 quint8 resource string uint16 uint32 uint64 uint8 variant""".split()
 
 # Ops whose name and arguments equal TensorFlow's.
 _SAME = """batch_to_space_nd bitcast broadcast_to check_numerics cholesky diag diag_part dynamic_partition
-dynamic_stitch extract_volume_patches fft fft2d fft3d guarantee_const identity_n ifft
-ifft2d ifft3d matching_files matrix_band_part matrix_determinant matrix_inverse read_file
-regex_replace reshape roll space_to_batch_nd stop_gradient tensor_scatter_add tile timestamp
-unravel_index write_file""".split()
+dynamic_stitch extract_volume_patches fft fft2d fft3d guarantee_const identity_n ifft ifft2d
+ifft3d matching_files matrix_band_part matrix_determinant matrix_inverse matrix_square_root parse_tensor
+read_file regex_replace reshape roll serialize_tensor space_to_batch_nd stop_gradient string_strip
+tensor_scatter_add tensor_scatter_max tensor_scatter_min tensor_scatter_sub tile timestamp unravel_index
+write_file""".split()
 
 _OURS = """fixed_size_partitioner min_max_variable_partitioner variable_axis_size_partitioner
 add_to_collection clip_by_average_norm clip_by_global_norm clip_by_norm clip_by_value get_variable_scope
@@ -70,7 +71,7 @@ orthogonal_initializer random_normal_initializer random_uniform_initializer trun
 uniform_unit_scaling_initializer variance_scaling_initializer zeros_initializer""".split()
 
 _MESSAGES = """AttrValue ConfigProto Event GPUOptions GraphDef GraphOptions HistogramProto MetaGraphDef NameAttrList
-NodeDef OptimizerOptions RunMetadata RunOptions SessionLog Summary""".split()
+NodeDef OptimizerOptions RunMetadata RunOptions SessionLog Summary SummaryMetadata TensorInfo""".split()
 
 # TensorFlow's name → the place of its implementation; see `namespace`.
 NAMES = {
@@ -83,6 +84,27 @@ NAMES = {
     **{name: f"functions.variables:{name}" for name in _VARIABLES},
     **{name: f"networks.initializers:{name}" for name in _INITIALIZERS},
     **{name: f"aexec.proto:{name}" for name in _MESSAGES},
+    **{
+        name: f"values.old_scopes:{name}"
+        for name in """UnconnectedGradients VariableAggregation VariableSynchronization control_flow_v2_enabled get_seed
+        init_scope no_regularizer op_scope""".split()
+    },
+    **{
+        name: f"functions.conversions:{name}"
+        for name in """batch_to_space convert_to_tensor_or_indexed_slices convert_to_tensor_or_sparse_tensor
+        fingerprint make_ndarray make_tensor_proto parallel_stack register_tensor_conversion_function
+        required_space_to_batch_paddings space_to_batch string_to_hash_bucket_strong tensor_scatter_nd_update""".split()
+    },
+    **{
+        name: f"numerics.quantization:{name}"
+        for kind in ("args", "vars", "vars_per_channel")
+        for name in (f"fake_quant_with_min_max_{kind}", f"fake_quant_with_min_max_{kind}_gradient")
+    },
+    **{name: f"numerics.quantization:{name}" for name in "dequantize quantize quantize_v2 quantized_concat".split()},
+    **{name: f"numerics.matrices:{name}" for name in "cholesky_solve matrix_solve_ls".split()},
+    **{name: f"numerics.special:{name}" for name in "lbeta saturate_cast unsorted_segment_sqrt_n".split()},
+    **{name: f"functions.{name}" for name in "manip ragged sets".split()},
+    **{name: f"numerics.{name}" for name in "audio quantization spectral".split()},
     **{name: f"functions.{name}" for name in "image io linalg math random raw_ops debugging signal strings".split()},
     **{name: f"networks.{name}" for name in "distributions initializers layers losses metrics nn".split()},
     **{name: f"platform.{name}" for name in "app compat flags gfile logging nest resource_loader test version".split()},
@@ -158,6 +180,25 @@ NAMES = {
     "report_uninitialized_variables": "aexec:report_uninitialized_variables | var_list=variables name",
     "scatter_nd": "ops:scatter_nd | indices updates shape bad_indices_policy name",
     "space_to_depth": "networks.nn:space_to_depth",
+    "RaggedTensor": "values.ragged:RaggedTensor",
+    "realdiv": "ops:real_div",
+    "string_to_hash_bucket": "ops:string_to_hash_bucket | string_tensor num_buckets name input=string_tensor",
+    "tensor_scatter_nd_add": "ops:tensor_scatter_add",
+    "tensor_scatter_nd_max": "ops:tensor_scatter_max",
+    "tensor_scatter_nd_min": "ops:tensor_scatter_min",
+    "tensor_scatter_nd_sub": "ops:tensor_scatter_sub",
+    "to_complex128": "functions.array_ops:to_complex128",
+    "to_complex64": "functions.array_ops:to_complex64",
+    "switch_case": "functions.control_flow_ops:switch_case",
+    "vectorized_map": "functions.control_flow_ops:vectorized_map",
+    "broadcast_dynamic_shape": "ops:broadcast_args | shape_x=s0 shape_y=s1",
+    "histogram_fixed_width_bins": "functions.math_ops:histogram_fixed_width_bins",
+    **{
+        name: f"numerics.sequence_examples:{name}"
+        for name in "FixedLenSequenceFeature parse_single_sequence_example".split()
+    },
+    "py_function": "functions.script_ops:py_function",
+    "resource_variables_enabled": "functions.variables:resource_variables_enabled",
     "sparse_matmul": "ops:sparse_mat_mul",
     "strided_slice": "functions.array_ops:strided_slice",
     "string_to_hash_bucket_fast": "ops:string_to_hash_bucket_fast | input num_buckets name",
@@ -191,6 +232,7 @@ NAMES = {
     "truncatediv": "ops:truncate_div",
     "truncatemod": "ops:truncate_mod",
     "unsorted_segment_mean": "functions.math_ops:unsorted_segment_mean",
+    "variable_op_scope": "functions.variables:variable_op_scope",
     "where_v2": "ops:select_v2 | condition x=t y=e name",
     "add_to_collections": "values.framework_ops:add_to_collections",
     "all_variables": "aexec:global_variables",
@@ -240,8 +282,15 @@ _MISSING = {
     "keras": _LAYERS,
     "lite": "aexec runs graphs as they are, or OpenVINO runs regions of them: docs/delegates.md",
     "profiler": "RunOptions with a trace, and docs/profiling.md",
-    "py_function": "use tf.py_func, or aexec.op for an op with a name",
-    "ragged": "ragged tensors are parts: aexec.ops.ragged_gather and its kin",
+    "ConditionalAccumulator": "the ops are aexec.ops.conditional_accumulator and its kin",
+    "CriticalSection": "steps of one session may run at once: let one task run those that must not",
+    "LMDBReader": "convert the records to TFRecord files",
+    "Module": "variables are those of tf.get_variable and tf.variable_scope",
+    "SparseConditionalAccumulator": "the ops are aexec.ops.sparse_conditional_accumulator and its kin",
+    "enable_control_flow_v2": "loops and conditionals are nodes",
+    "enable_tensor_equality": "tensors are compared with tf.equal; == says whether they are the same",
+    "load_file_system_library": "tf.gfile has local files",
+    "variable_creator_scope": "use the custom_getter of tf.variable_scope",
     "sysconfig": "ops of one's own are Python functions: aexec.op",
     "tpu": "there are no TPUs",
     "user_ops": "use aexec.op",
@@ -250,5 +299,5 @@ _MISSING = {
 }
 
 __getattr__, __dir__ = namespace(__name__, NAMES, _MISSING)
-_ROOMS = "platform values functions networks running".split()
+_ROOMS = "platform values functions numerics networks running".split()
 sys.meta_path += ModulesOfRooms(__name__, _ROOMS), MissingModules(__name__, _MISSING)

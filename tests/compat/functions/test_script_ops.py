@@ -107,3 +107,13 @@ def test_non_callable_is_refused() -> None:
 def test_objects_are_no_results() -> None:
     with pytest.raises(errors.InternalError, match="Unsupported object type dict"):
         called(lambda x: {"a": 1}, tf.float32)
+
+
+def test_py_function_gets_values_with_numpy_and_has_no_gradient() -> None:
+    x = tf.constant([1.0, 2.0])
+    y = tf.py_function(lambda value: value.numpy() * 2 + value, [x], tf.float32)
+    pair = tf.py_function(lambda value: [value.numpy().sum(), np.int64(3)], [x], [tf.float32, tf.int64])
+    with tf.Session() as sess:
+        assert sess.run(y).tolist() == [3, 6] and sess.run(pair) == [3.0, 3]
+    with pytest.raises(errors.UnimplementedError, match="has no gradient"):
+        tf.gradients(y, x)

@@ -14,12 +14,12 @@ __all__ = ["FILE", "MODULES", "callables", "resolve"]
 
 FILE = Path(__file__).parent.parent / "data" / "names.txt"
 
-MODULES = """app bitwise compat data data.experimental debugging distributions dtypes flags gfile graph_util image
-initializers io layers linalg lookup losses math metrics nest nn nn.rnn_cell queue random saved_model signal
-sparse strings summary train""".split()
+MODULES = """app audio bitwise compat data data.experimental debugging distributions dtypes flags gfile graph_util image
+initializers io layers linalg lookup losses manip math math.special metrics nest nn nn.rnn_cell quantization queue
+ragged random saved_model sets signal sparse spectral strings summary train""".split()
 
 # Classes whose methods are listed, too.
-CLASSES = ("data.Dataset", "data.Iterator")
+CLASSES = ("data.Dataset", "data.Iterator", "RaggedTensor")
 
 
 def resolve(name: str) -> Any:

@@ -8,14 +8,18 @@ To be run in an environment with TensorFlow 2.21, tf_keras and tf-slim.  It writ
 - `expressions.json`: the classes of the errors that the expressions of `expressions.py` raise, null for none;
 - `raw_ops.json`: of each op of `tf.raw_ops` the names of its arguments, and those of its results if it has several;
 - `required.json`: how many arguments have to be given to what `names.txt` lists;
+- `defaults.json`: the defaults of these arguments that are plain values, one for each: null, true, 1, "SAME"; a type is
+  `{"dtype": "float32"}`;
 - `signatures.json`: the names of arguments, in their order, of all that `names.txt` lists, which a test keeps equal to
   what `aexec.compat.v1` has.
 """
 
 from __future__ import annotations
 
+import enum
 import inspect
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -66,21 +70,60 @@ def raw_op(tf: Any, name: str) -> list[Any]:
     return [list(inspect.signature(function).parameters), None if results is None else list(results._fields)]
 
 
-def arguments(tf: Any, name: str, *, required: bool = False) -> list[str] | None:
-    """Names of the arguments of a function or class; None if TensorFlow has no such thing, or it does not say."""
+def parameters(tf: Any, name: str) -> list[inspect.Parameter] | None:
+    """The arguments of a function or class; None if TensorFlow has no such thing, or it does not say."""
     found = tf
     try:
         for part in name.split("."):
             found = getattr(found, part)
-        parameters = list(inspect.signature(found.__init__ if inspect.isclass(found) else found).parameters.values())
-    except (AttributeError, ValueError):
+        taken = list(inspect.signature(found.__init__ if inspect.isclass(found) else found).parameters.values())
+    except (AttributeError, TypeError, ValueError):
         return None
     if inspect.isclass(found):
-        del parameters[0]
-    if any(parameter.kind in (parameter.VAR_POSITIONAL,) for parameter in parameters):
+        del taken[0]
+    if any(parameter.kind in (parameter.VAR_POSITIONAL,) for parameter in taken):
         return None
-    kept = [parameter for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
-    return [parameter.name for parameter in kept if not required or parameter.default is parameter.empty]
+    return [parameter for parameter in taken if parameter.kind is not parameter.VAR_KEYWORD]
+
+
+def arguments(tf: Any, name: str, *, required: bool = False) -> list[str] | None:
+    """Names of its arguments, or of those that have no default."""
+    taken = parameters(tf, name)
+    if taken is None:
+        return None
+    return [parameter.name for parameter in taken if not required or parameter.default is parameter.empty]
+
+
+def defaults(tf: Any, name: str) -> dict[str, Any] | None:
+    """Defaults by name, of those that `plain` can write."""
+    taken = parameters(tf, name)
+    if taken is None:
+        return None
+    given = {
+        parameter.name: plain(parameter.default) for parameter in taken if parameter.default is not parameter.empty
+    }
+    return {name: value for name, value in given.items() if value is not OTHER}
+
+
+OTHER = object()  # a default that has no plain form
+
+
+def plain(value: Any) -> Any:
+    """A default as JSON has it; `OTHER` for functions and objects."""
+    if isinstance(value, enum.Enum):
+        return plain(value.value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, list | tuple):
+        items = [plain(item) for item in value]
+        return OTHER if OTHER in items else items
+    if hasattr(value, "as_datatype_enum") or type(value).__name__ == "DType":
+        return {"dtype": value.name}
+    return OTHER
 
 
 def write(name: str, data: dict[str, Any]) -> None:
@@ -99,6 +142,8 @@ def main() -> None:
     write("signatures.json", {name: theirs for name, theirs in found.items() if theirs is not None})
     needed = {name: arguments(tf, name, required=True) for name in names}
     write("required.json", {name: len(theirs) for name, theirs in needed.items() if theirs is not None})
+    given = {name: defaults(tf, name) for name in names}
+    write("defaults.json", {name: theirs for name, theirs in given.items() if theirs})
     write("raw_ops.json", {name: raw_op(tf, name) for name in dir(tf.raw_ops) if not name.startswith("_")})
     write("expressions.json", {expression: outcome(tf, expression) for expression in EXPRESSIONS})
     write("values.json", {name: value(tf, case) for name, case in CASES.items()})

@@ -14,6 +14,8 @@ from aexec.framework import errors
 __all__ = ["accuracy", "aggregate_metric_map", "aggregate_metrics"]
 
 _REST = "weights metrics_collections updates_collections name"
+_MORE = "networks.more_metrics"
+_BOUNDS = f"thresholds {_REST}"
 _PAIRS = """accuracy false_negatives false_positives mean_absolute_error mean_squared_error precision recall
 root_mean_squared_error true_negatives true_positives""".split()
 
@@ -57,6 +59,12 @@ __getattr__, __dir__ = namespace(
         "streaming_mean_iou": f"""networks.metrics:mean_iou | predictions labels num_classes {_REST}""",
         "streaming_mean_relative_error": f"""networks.metrics:mean_relative_error | predictions labels
         normalizer {_REST}""",
+        "streaming_mean_tensor": f"networks.more_metrics:mean_tensor | values {_REST}",
+        "streaming_percentage_less": f"networks.more_metrics:percentage_below | values threshold {_REST}",
+        **{
+            f"streaming_{name}_at_thresholds": f"{_MORE}:{name}_at_thresholds | predictions labels {_BOUNDS}"
+            for name in "precision recall".split()
+        },
     },
     {"streaming_concat": "fetch the values, and concatenate them with NumPy"},
 )

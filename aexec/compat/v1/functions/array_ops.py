@@ -102,6 +102,7 @@ def to_dtype(dtype: dtypes.DType) -> Any:
 
 
 to_bfloat16, to_double, to_float = to_dtype(dtypes.bfloat16), to_dtype(dtypes.float64), to_dtype(dtypes.float32)
+to_complex64, to_complex128 = to_dtype(dtypes.complex64), to_dtype(dtypes.complex128)
 to_int32, to_int64 = to_dtype(dtypes.int32), to_dtype(dtypes.int64)
 
 

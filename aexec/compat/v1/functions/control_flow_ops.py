@@ -45,7 +45,9 @@ __all__ = [
     "no_op",
     "print_",
     "scan",
+    "switch_case",
     "tables_initializer",
+    "vectorized_map",
     "while_loop",
 ]
 
@@ -78,6 +80,31 @@ def case(
 ) -> Any:
     """`tf.case`."""
     return _cond.case(pred_fn_pairs, default, exclusive=exclusive, name=name)
+
+
+def switch_case(
+    branch_index: Any, branch_fns: Any, default: Callable[[], Any] | None = None, name: str = "switch_case"
+) -> Any:
+    """`tf.switch_case`: the branch of an index; any other index takes the default, or else the last one."""
+    pairs = dict(branch_fns) if isinstance(branch_fns, Mapping) else None
+    if pairs is None:
+        listed_ = [entry if isinstance(entry, tuple) else (number, entry) for number, entry in enumerate(branch_fns)]
+        pairs = dict(listed_)
+    if not pairs:
+        raise errors.InvalidValueError("branch_fns must have at least one function")
+    index = convert_to_tensor(branch_index)
+    otherwise = pairs[max(pairs)] if default is None else default
+    return case([(ops.equal(index, number), branch) for number, branch in sorted(pairs.items())], otherwise, name=name)
+
+
+def vectorized_map(fn: Callable[[Any], Any], elems: Any, fallback_to_while_loop: bool = True, warn: bool = True) -> Any:
+    """`tf.vectorized_map`: a function of each row, whose results may have other types."""
+    from aexec.control_flow.structure import leaves_of, pack
+
+    first = pack(elems, [convert_to_tensor(leaf)[0] for leaf in leaves_of(elems)])
+    found = fn(first)
+    types = pack(found, [convert_to_tensor(leaf).dtype.base for leaf in leaves_of(found)])
+    return map_fn(fn, elems, types)
 
 
 def while_loop(

@@ -387,6 +387,14 @@ __getattr__, __dir__ = namespace(
             name: f"ops:{name} | images size align_corners name half_pixel_centers"
             for name in "resize_bicubic resize_bilinear resize_nearest_neighbor".split()
         },
+        **{
+            name: f"numerics.images:{name}"
+            for name in """adjust_gamma adjust_jpeg_quality combined_non_max_suppression image_gradients is_jpeg
+            non_max_suppression_overlaps non_max_suppression_padded non_max_suppression_with_scores psnr
+            random_jpeg_quality resize_image_with_pad rgb_to_yiq rgb_to_yuv sobel_edges ssim ssim_multiscale yiq_to_rgb
+            yuv_to_rgb""".split()
+        },
+        "extract_jpeg_shape": "ops:extract_jpeg_shape",
         "crop_and_resize": """ops:crop_and_resize | image boxes box_ind crop_size method extrapolation_value name
         box_indices=box_ind""",
         "decode_image": "ops:decode_image | contents channels dtype name expand_animations",

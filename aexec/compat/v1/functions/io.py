@@ -272,6 +272,23 @@ __getattr__, __dir__ = namespace(
         "decode_gif": "ops:decode_gif",
         "decode_jpeg": "ops:decode_jpeg",
         "decode_png": "ops:decode_png",
+        **{
+            name: f"ops:{name}"
+            for name in "decode_and_crop_jpeg decode_compressed decode_json_example extract_jpeg_shape".split()
+        },
+        **{
+            name: f"functions.sparse_ops:{name}"
+            for name in "deserialize_many_sparse serialize_many_sparse serialize_sparse".split()
+        },
+        **{
+            name: f"running.coordination:{name}" for name in "PaddingFIFOQueue PriorityQueue RandomShuffleQueue".split()
+        },
+        "decode_image": "functions.image:decode_image",
+        **{
+            name: f"numerics.sequence_examples:{name}"
+            for name in "FixedLenSequenceFeature parse_single_sequence_example".split()
+        },
+        "is_jpeg": "numerics.images:is_jpeg",
         "encode_base64": "ops:encode_base64",
         "encode_jpeg": "ops:encode_jpeg",
         "encode_png": "ops:encode_png",
@@ -279,6 +296,9 @@ __getattr__, __dir__ = namespace(
         "write_graph": "running.train:write_graph",
     },
     {
-        "FixedLenSequenceFeature": "the op is aexec.ops.parse_sequence_example_v2",
+        "RaggedFeature": "use tf.VarLenFeature",
+        "SparseFeature": "parse the indices and the values as tf.VarLenFeature, and make a tf.SparseTensor",
+        "decode_proto": "the op is aexec.ops.decode_proto_v2",
+        "parse_sequence_example": "use tf.parse_single_sequence_example, or the op aexec.ops.parse_sequence_example_v2",
     },
 )

@@ -92,7 +92,13 @@ __getattr__, __dir__ = namespace(
     __name__,
     {
         **{name: f"ops:{name}" for name in "cholesky einsum lu".split()},
+        **{
+            name: f"numerics.matrices:{name}"
+            for name in """cholesky_solve lu_matrix_inverse lu_reconstruct lu_solve matrix_rank matvec normalize pinv
+            slogdet tridiagonal_matmul""".split()
+        },
         "band_part": "ops:matrix_band_part",
+        "cross": "ops:cross",
         "det": "ops:matrix_determinant",
         "diag": "functions.linalg:matrix_diag",
         "diag_part": "functions.linalg:matrix_diag_part",
@@ -101,12 +107,18 @@ __getattr__, __dir__ = namespace(
         "einsum": "functions.math_ops:einsum",
         "expm": "ops:matrix_exponential",
         "eye": "functions.array_ops:eye",
+        "global_norm": "aexec:global_norm",
         "inv": "ops:matrix_inverse",
+        "logm": "ops:matrix_logarithm",
+        "lstsq": "numerics.matrices:matrix_solve_ls",
         "l2_normalize": "networks.nn:l2_normalize",
         "matmul": "functions.math_ops:matmul",
         "norm": "functions.math_ops:norm",
         "set_diag": "functions.linalg:matrix_set_diag",
         "solve": "functions.linalg:matrix_solve",
+        "sqrtm": "ops:matrix_square_root",
+        "tensor_diag": "ops:diag",
+        "tensor_diag_part": "ops:diag_part",
         "tensordot": "functions.math_ops:tensordot",
         "transpose": "functions.linalg:matrix_transpose",
         "triangular_solve": "functions.linalg:matrix_triangular_solve",

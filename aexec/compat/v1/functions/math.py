@@ -131,7 +131,17 @@ __getattr__, __dir__ = namespace(
         "multiply_no_nan": "ops:mul_no_nan",
         "nextafter": "ops:next_after",
         "softmax": "networks.nn:softmax",
+        **{
+            name: f"numerics.special:{name}"
+            for name in """cumulative_logsumexp erfcinv lbeta polyval reciprocal_no_nan reduce_euclidean_norm
+            sobol_sample unsorted_segment_sqrt_n""".split()
+        },
+        **{name: f"ops:{name}" for name in "bessel_i0 bessel_i1 xlog1py".split()},
+        **{name: f"functions.check_ops:{name}" for name in "is_non_decreasing is_strictly_increasing".split()},
+        "divide_no_nan": "ops:div_no_nan",
+        "special": "numerics.special",
         "unsorted_segment_mean": "functions.math_ops:unsorted_segment_mean",
         "zero_fraction": "networks.nn:zero_fraction",
     },
+    dict.fromkeys(("approx_max_k", "approx_min_k"), "there is no kernel of its op: use tf.math.top_k"),
 )

@@ -37,6 +37,7 @@ __all__ = [
     "einsum",
     "equal",
     "histogram_fixed_width",
+    "histogram_fixed_width_bins",
     "matmul",
     "norm",
     "not_equal",
@@ -425,3 +426,17 @@ def histogram_fixed_width(
 ) -> Tensor:
     """`tf.histogram_fixed_width`."""
     return ops.histogram_fixed_width(values, value_range, nbins, dtype=dtypes.as_dtype(dtype), name=name)
+
+
+def histogram_fixed_width_bins(
+    values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
+) -> Tensor:
+    """`tf.histogram_fixed_width_bins`: the bin of each value; the first and the last hold what is outside, too."""
+    with name_scope(name or "histogram_fixed_width_bins"):
+        given = convert_to_tensor(values)
+        bounds = convert_to_tensor(value_range, given.dtype.base)
+        count = ops.cast(convert_to_tensor(nbins), DstT=given.dtype.base)
+        scaled = (given - bounds[0]) / (bounds[1] - bounds[0])
+        bins = ops.cast(ops.floor(count * scaled), DstT=dtypes.int32)
+        last = convert_to_tensor(nbins, dtypes.int32) - 1
+        return cast(ops.minimum(ops.maximum(bins, convert_to_tensor(0, dtypes.int32)), last), dtype)

@@ -16,7 +16,18 @@ from aexec.framework import errors
 from aexec.framework.dtypes import as_dtype
 from aexec.graph.nodes.node import Tensor
 
-__all__ = ["categorical", "multinomial", "random_crop", "random_poisson", "stateless_normal", "stateless_uniform"]
+__all__ = [
+    "categorical",
+    "multinomial",
+    "random_crop",
+    "random_poisson",
+    "stateless_binomial",
+    "stateless_categorical",
+    "stateless_normal",
+    "stateless_poisson",
+    "stateless_truncated_normal",
+    "stateless_uniform",
+]
 
 
 def multinomial(
@@ -103,12 +114,56 @@ def stateless_normal(
         return numbers * convert_to_tensor(stddev, wanted) + convert_to_tensor(mean, wanted)
 
 
+def stateless_truncated_normal(
+    shape: Any,
+    seed: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = "float32",
+    name: str | None = None,
+    alg: str = "auto_select",
+) -> Tensor:
+    """`tf.random.stateless_truncated_normal`."""
+    refuse("stateless_truncated_normal", alg=None if alg == "auto_select" else alg)
+    wanted = as_dtype(dtype)
+    with name_scope(name or "stateless_truncated_normal"):
+        numbers = ops.stateless_truncated_normal(convert_to_tensor(shape, "int32"), seed, dtype=wanted)
+        return numbers * convert_to_tensor(stddev, wanted) + convert_to_tensor(mean, wanted)
+
+
+def stateless_categorical(
+    logits: Any, num_samples: Any, seed: Any, dtype: Any = "int64", name: str | None = None
+) -> Tensor:
+    """`tf.random.stateless_categorical`."""
+    return ops.stateless_multinomial(logits, num_samples, seed, output_dtype=as_dtype(dtype), name=name)
+
+
+def stateless_binomial(
+    shape: Any, seed: Any, counts: Any, probs: Any, output_dtype: Any = "int32", name: str | None = None
+) -> Tensor:
+    """`tf.random.stateless_binomial`."""
+    chance = convert_to_tensor(probs)
+    trials = convert_to_tensor(counts, chance.dtype.base)
+    return ops.stateless_random_binomial(shape, seed, trials, chance, dtype=as_dtype(output_dtype), name=name)
+
+
+def stateless_poisson(shape: Any, seed: Any, lam: Any, dtype: Any = "int32", name: str | None = None) -> Tensor:
+    """`tf.random.stateless_poisson`."""
+    rates = convert_to_tensor(lam)
+    whole = ops.broadcast_to(rates, convert_to_tensor(shape, "int32"))
+    return ops.stateless_random_poisson(shape, seed, whole, dtype=as_dtype(dtype), name=name)
+
+
 __getattr__, __dir__ = namespace(
     __name__,
     {
         "gamma": "aexec.client.random_ops:random_gamma",
         "log_uniform_candidate_sampler": "networks.nn:log_uniform_candidate_sampler",
         "learned_unigram_candidate_sampler": "networks.nn:learned_unigram_candidate_sampler",
+        "all_candidate_sampler": "networks.nn:all_candidate_sampler",
+        "fixed_unigram_candidate_sampler": "networks.nn:fixed_unigram_candidate_sampler",
+        "stateless_multinomial": """functions.random:stateless_categorical | logits num_samples seed
+        output_dtype=dtype name""",
         "normal": "aexec.client.random_ops:random_normal",
         "poisson": "functions.random:random_poisson",
         "random_gamma": "aexec.client.random_ops:random_gamma",

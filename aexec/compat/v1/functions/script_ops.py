@@ -16,7 +16,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType, as_dtype
 from aexec.graph.op_functions import convert_to_tensor
 
-__all__ = ["py_func"]
+__all__ = ["py_func", "py_function"]
 
 _numbers = itertools.count()
 
@@ -41,6 +41,12 @@ def py_func(
     """
     if not callable(func):
         raise errors.InvalidValueError(f"Expected func to be callable. Received func={func!r} of type {type(func)}.")
+    return _made(func, inp, Tout, stateful, name, None)
+
+
+def _made(
+    func: Callable[..., Any], inp: Sequence[Any], Tout: Any, stateful: bool, name: str | None, gradient: Any
+) -> Any:
     several = isinstance(Tout, list | tuple)
     types = [as_dtype(dtype) for dtype in (Tout if several else [Tout])]
     tensors = [convert_to_tensor(value) for value in inp]
@@ -52,10 +58,36 @@ def py_func(
         arrays = _arrays(_called(func, arguments), types, f"pyfunc_{number}")
         return arrays[0] if len(arrays) == 1 else tuple(arrays) if arrays else None
 
-    made = op(f"PyFunc{number}({given})" + (f" -> {taken}" if types else ""), stateful=stateful)(call)(
-        *tensors, name=name
-    )
+    made = op(f"PyFunc{number}({given})" + (f" -> {taken}" if types else ""), stateful=stateful, gradient=gradient)(
+        call
+    )(*tensors, name=name)
     return [made] if several and len(types) == 1 else list(made) if several and types else made
+
+
+class _Values(np.ndarray):
+    """An argument of a function of `py_function`: an array that has `numpy()`, as eager tensors have."""
+
+    def numpy(self) -> Any:
+        """The array."""
+        return np.asarray(self)
+
+
+def py_function(func: Any = None, inp: Any = None, Tout: Any = None, name: str | None = None) -> Any:
+    """`tf.py_function`: `tf.py_func` of a function whose arguments have `numpy()`.
+
+    It has no gradient: differentiating it raises UnimplementedError.
+    """
+
+    def call(*arguments: Any) -> Any:
+        return func(*[np.asarray(argument).view(_Values) for argument in arguments])
+
+    return _made(call, inp, Tout, True, name, _no_gradient)
+
+
+def _no_gradient(op: Any, *grads: Any) -> Any:
+    raise errors.UnsupportedError(
+        "tf.py_function has no gradient: use aexec.op with `gradient`, or tf.custom_gradient around it"
+    )
 
 
 def _called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

@@ -107,6 +107,12 @@ def irfft(input_tensor: Any, fft_length: Any = None, name: str | None = None) ->
 __getattr__, __dir__ = namespace(
     __name__,
     {
+        **{
+            name: f"numerics.signals:{name}"
+            for name in """dct fftshift hamming_window idct ifftshift inverse_stft inverse_stft_window_fn irfft2d
+            irfft3d kaiser_bessel_derived_window kaiser_window linear_to_mel_weight_matrix
+            mfccs_from_log_mel_spectrograms overlap_and_add rfft2d rfft3d vorbis_window""".split()
+        },
         **{name: f"ops:{name}" for name in "fft fft2d fft3d ifft ifft2d ifft3d".split()},
     },
     dict.fromkeys(

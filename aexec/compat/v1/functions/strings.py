@@ -11,8 +11,10 @@ import numpy as np
 
 from aexec import ops
 from aexec.compat.v1.namespace import chosen, listed, namespace, refuse, renamed
+from aexec.compat.v1.values.ragged import RaggedTensor
 from aexec.compat.v1.values.sparse import SparseTensor
 from aexec.framework.dtypes import as_dtype
+from aexec.framework.errors import InvalidValueError
 from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
@@ -26,6 +28,8 @@ __all__ = [
     "string_split",
     "substr",
     "to_number",
+    "unicode_decode",
+    "unicode_encode",
 ]
 
 as_string = renamed(ops.as_string, "input precision scientific shortest width fill name", "as_string")
@@ -104,6 +108,43 @@ def split_strings(
     return SparseTensor(*ops.string_split_v2(text, sep or "", maxsplit=maxsplit, name=name))
 
 
+def unicode_decode(
+    input: Any,
+    input_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 65533,
+    replace_control_characters: bool = False,
+    name: str | None = None,
+) -> Any:
+    """`tf.strings.unicode_decode`: the code points of each string of a vector as a row, or of one string."""
+    text = convert_to_tensor(input)
+    if text.static_shape.rank not in (0, 1):
+        raise InvalidValueError(f"unicode_decode: a string or a vector is needed, not shape {text.static_shape}")
+    alone = text.static_shape.rank == 0
+    splits, points = ops.unicode_decode(
+        ops.reshape(text, [-1]) if alone else text,
+        input_encoding,
+        errors,
+        replacement_char,
+        replace_control_characters,
+        name=name,
+    )
+    return points if alone else RaggedTensor(points, splits)
+
+
+def unicode_encode(
+    input: Any, output_encoding: str, errors: str = "replace", replacement_char: int = 65533, name: str | None = None
+) -> Tensor:
+    """`tf.strings.unicode_encode`: strings of the code points of each row."""
+    if isinstance(input, RaggedTensor):
+        return ops.unicode_encode(input.values, input.row_splits, output_encoding, errors, replacement_char, name=name)
+    points = convert_to_tensor(input)
+    if points.static_shape.rank == 1:
+        splits = ops.pack([0, ops.shape(points, out_type="int64")[0]])
+        return ops.unicode_encode(points, splits, output_encoding, errors, replacement_char, name=name)[0]
+    return unicode_encode(RaggedTensor.from_tensor(points), output_encoding, errors, replacement_char, name)
+
+
 __getattr__, __dir__ = namespace(
     __name__,
     {
@@ -118,6 +159,7 @@ __getattr__, __dir__ = namespace(
         "to_hash_bucket_strong": "ops:string_to_hash_bucket_strong",
         "unicode_script": "ops:unicode_script",
         "unicode_transcode": "ops:unicode_transcode",
+        "unsorted_segment_join": "ops:unsorted_segment_join",
         "upper": "ops:string_upper",
     },
 )

@@ -28,6 +28,7 @@ __all__ = [
     "get_local_variable",
     "get_variable",
     "initialize_variables",
+    "resource_variables_enabled",
     "scatter_add",
     "scatter_div",
     "scatter_max",
@@ -38,6 +39,7 @@ __all__ = [
     "scatter_nd_update",
     "scatter_sub",
     "scatter_update",
+    "variable_op_scope",
     "variable_scope",
 ]
 
@@ -54,6 +56,11 @@ def disable_resource_variables() -> None:
     """Make ref variables by default, as initially."""
     global _resource_form
     _resource_form = False
+
+
+def resource_variables_enabled() -> bool:
+    """Whether variables are resource variables by default."""
+    return _resource_form
 
 
 class _Any(type):
@@ -198,6 +205,37 @@ def variable_scope(
         custom_getter=custom_getter,
         auxiliary_name_scope=auxiliary_name_scope,
         partitioner=partitioner,
+    )
+
+
+def variable_op_scope(
+    values: Any,
+    name_or_scope: Any,
+    default_name: str | None = None,
+    initializer: Any = None,
+    regularizer: Callable[[Any], Any] | None = None,
+    caching_device: Any = None,
+    partitioner: Any = None,
+    custom_getter: Any = None,
+    reuse: Any = None,
+    dtype: Any = None,
+    use_resource: bool | None = None,
+    constraint: Any = None,
+) -> Any:
+    """`tf.variable_op_scope`: `tf.variable_scope`, with the values first."""
+    return variable_scope(
+        name_or_scope,
+        default_name,
+        values,
+        initializer=initializer,
+        regularizer=regularizer,
+        caching_device=caching_device,
+        partitioner=partitioner,
+        custom_getter=custom_getter,
+        reuse=reuse,
+        dtype=dtype,
+        use_resource=use_resource,
+        constraint=constraint,
     )
 
 

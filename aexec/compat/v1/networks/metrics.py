@@ -45,8 +45,20 @@ __getattr__, __dir__ = namespace(
     __name__,
     {
         **{name: f"aexec.metrics:{name}" for name in metrics.__all__},
+        **{
+            name: f"networks.more_metrics:{name}"
+            for name in """false_negatives_at_thresholds false_positives_at_thresholds mean_cosine_distance
+            mean_per_class_accuracy mean_tensor percentage_below precision_at_thresholds recall_at_k
+            recall_at_thresholds true_negatives_at_thresholds true_positives_at_thresholds""".split()
+        },
         "auc": """aexec.metrics:auc | labels predictions weights num_thresholds metrics_collections updates_collections
         curve name summation_method!trapezoidal thresholds!""",
     },
-    {"mean_cosine_distance": "use tf.metrics.mean of tf.losses.cosine_distance"},
+    {
+        "average_precision_at_k": "fetch the scores, and compute it with NumPy",
+        "precision_at_top_k": "use tf.metrics.precision_at_k",
+        "recall_at_top_k": "use tf.metrics.recall_at_k",
+        "sensitivity_at_specificity": "use tf.metrics.recall_at_thresholds and tf.metrics.true_negatives_at_thresholds",
+        "specificity_at_sensitivity": "use tf.metrics.recall_at_thresholds and tf.metrics.true_negatives_at_thresholds",
+    },
 )

@@ -100,6 +100,21 @@ __getattr__, __dir__ = namespace(
         **{name: f"aexec.nn:{name} | input {_POOL}" for name in "avg_pool1d avg_pool3d max_pool1d max_pool3d".split()},
         "avg_pool": f"aexec.nn:avg_pool | value {_POOL} input=value",
         "avg_pool2d": f"aexec.nn:avg_pool | value {_POOL} input=value",
+        "avg_pool_v2": f"aexec.nn:avg_pool | input {_POOL}",
+        "max_pool_v2": f"aexec.nn:max_pool | input {_POOL}",
+        "conv3d_backprop_filter": "ops:conv3d_backprop_filter_v2",
+        "conv3d_backprop_filter_v2": "ops:conv3d_backprop_filter_v2",
+        **{
+            f"depthwise_conv2d{kind}_backprop_filter": """ops:depthwise_conv2d_native_backprop_filter | input
+            filter_sizes out_backprop strides padding data_format dilations name"""
+            for kind in ("", "_native")
+        },
+        **{
+            f"depthwise_conv2d{kind}_backprop_input": """ops:depthwise_conv2d_native_backprop_input | input_sizes
+            filter out_backprop strides padding data_format dilations name"""
+            for kind in ("", "_native")
+        },
+        "space_to_batch": "functions.conversions:space_to_batch",
         "batch_norm_with_global_normalization": """aexec.nn:batch_norm_with_global_normalization | t m v beta gamma
         variance_epsilon scale_after_normalization name input=t mean=m variance=v""",
         "bidirectional_dynamic_rnn": """aexec.nn:bidirectional_dynamic_rnn | cell_fw cell_bw inputs sequence_length

@@ -89,10 +89,13 @@ class _Awaited(training.SessionRunHook):
 
     async def before_run(self, context: training.SessionRunContext) -> training.SessionRunArgs | None:
         asked = await asyncio.to_thread(self._hook.before_run, self._context(context))
-        return None if asked is None else training.SessionRunArgs(asked.fetches, asked.feed_dict or {})
+        if asked is None:
+            return None
+        return training.SessionRunArgs([] if asked.fetches is None else asked.fetches, asked.feed_dict or {})
 
     async def after_run(self, context: training.SessionRunContext, values: training.SessionRunValues) -> None:
-        results = SessionRunValues(values.results)
+        found = values.results
+        results = SessionRunValues(None if isinstance(found, list) and not found else found)
         await asyncio.to_thread(self._hook.after_run, self._context(context), results)
 
     async def end(self, session: Training) -> None:

@@ -12,7 +12,9 @@ from typing import Any
 from aexec import saved_model
 from aexec.compat.v1.namespace import chosen, namespace, refuse
 from aexec.compat.v1.running.session import AsyncSession, in_session
-from aexec.framework import errors
+from aexec.compat.v1.values.tensors import get_default_graph
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import as_dtype
 from aexec.graph.signature import Signature, TensorInfo
 from aexec.saved_model import graph_collections
 from aexec.training.saver import Saver
@@ -22,6 +24,9 @@ __all__ = [
     "build_signature_def",
     "build_tensor_info",
     "classification_signature_def",
+    "constants",
+    "get_tensor_from_tensor_info",
+    "is_valid_signature",
     "load",
     "predict_signature_def",
     "regression_signature_def",
@@ -188,8 +193,53 @@ class _Keys:
     REGRESS_OUTPUTS = "outputs"
 
 
+class _Names:
+    ASSETS_DIRECTORY = "assets"
+    ASSETS_KEY = "saved_model_assets"
+    DEBUG_DIRECTORY = "debug"
+    DEBUG_INFO_FILENAME_PB = "saved_model_debug_info.pb"
+    LEGACY_INIT_OP_KEY = "legacy_init_op"
+    MAIN_OP_KEY = "saved_model_main_op"
+    SAVED_MODEL_FILENAME_PB = "saved_model.pb"
+    SAVED_MODEL_FILENAME_PBTXT = "saved_model.pbtxt"
+    SAVED_MODEL_SCHEMA_VERSION = 1
+    VARIABLES_DIRECTORY = "variables"
+    VARIABLES_FILENAME = "variables"
+
+
 tag_constants = _Tags
 signature_constants = _Keys
+constants = _Names
+
+# TensorFlow has them in `tf.saved_model`, too.
+globals().update(
+    {name: value for kind in (_Tags, _Keys, _Names) for name, value in vars(kind).items() if name.isupper()}
+)
+
+
+def get_tensor_from_tensor_info(tensor_info: Any, graph: Any = None, import_scope: str | None = None) -> Any:
+    """`tf.saved_model.get_tensor_from_tensor_info`: the tensor of a graph that a message names."""
+    name = tensor_info.name if not import_scope else f"{import_scope}/{tensor_info.name}"
+    return (graph or get_default_graph()).get_tensor_by_name(name)
+
+
+def is_valid_signature(signature_def: Any) -> bool:
+    """`tf.saved_model.is_valid_signature`: whether it has inputs and outputs as its method needs them."""
+    if signature_def is None or not signature_def.inputs or not signature_def.outputs:
+        return False
+    inputs, outputs = signature_def.inputs, signature_def.outputs
+    if signature_def.method_name == _Keys.PREDICT_METHOD_NAME:
+        return True
+    found = {name: as_dtype(info.dtype) for name, info in outputs.items()}
+    if {name: as_dtype(info.dtype) for name, info in inputs.items()} != {"inputs": dtypes.string}:
+        return False
+    if signature_def.method_name == _Keys.REGRESS_METHOD_NAME:
+        return found == {"outputs": dtypes.float32}
+    if signature_def.method_name != _Keys.CLASSIFY_METHOD_NAME:
+        return False
+    kinds = {"classes": dtypes.string, "scores": dtypes.float32}
+    return all(kinds.get(name) is dtype for name, dtype in found.items())
+
 
 __getattr__, __dir__ = namespace(
     __name__,
@@ -197,6 +247,7 @@ __getattr__, __dir__ = namespace(
         "Builder": "running.saved_model:SavedModelBuilder",
         # TensorFlow's modules inside this one, whose names are all here.
         **dict.fromkeys("builder loader signature_def_utils utils".split(), "running.saved_model"),
+        "contains_saved_model": "aexec.saved_model:is_saved_model | export_dir=directory",
         "maybe_saved_model_directory": "aexec.saved_model:is_saved_model | export_dir=directory",
     },
     {"main_op": "give the operation itself"},

@@ -140,6 +140,17 @@ __getattr__, __dir__ = namespace(
             name: f"values.framework_ops:{name}"
             for name in "create_global_step get_global_step get_or_create_global_step".split()
         },
+        **{
+            name: f"running.more_hooks:{name}"
+            for name in "FeedFnHook FinalOpsHook GlobalStepWaiterHook SecondOrStepTimer".split()
+        },
+        **{name: f"running.warm_start:{name}" for name in "VocabInfo warm_start".split()},
+        **{
+            name: f"running.checkpoint_files:{name}"
+            for name in "checkpoints_iterator get_checkpoint_mtimes remove_checkpoint update_checkpoint_state".split()
+        },
+        "JobDef": "aexec.proto:JobDef",
+        "assert_global_step": "values.framework_ops:assert_global_step",
         **{name: f"running.cluster:{name}" for name in "ClusterSpec Server".split()},
         "init_from_checkpoint": "running.checkpoints:init_from_checkpoint",
         "Supervisor": "running.supervisor:Supervisor",
@@ -158,6 +169,9 @@ __getattr__, __dir__ = namespace(
         "WorkerSessionCreator": "each process initialises or restores its own session: docs/distributed.md",
         "maybe_batch": "aexec.client.input.batch has keep_input",
         "maybe_shuffle_batch": "aexec.client.input.shuffle_batch has keep_input",
-        "update_checkpoint_state": "await aexec.training.update_checkpoint_state",
+        "CheckpointSaverListener": "write a tf.train.SessionRunHook, which is called around each step",
+        "LooperThread": "use threading.Thread, and the Coordinator's wait_for_stop",
+        "ProfilerHook": "RunOptions with a trace, and docs/profiling.md",
+        "basic_train_loop": "write the loop: while not supervisor.should_stop()",
     },
 )

@@ -26,6 +26,7 @@ from aexec.variables.variable import Variable
 __all__ = [
     "AggregationMethod",
     "add_to_collections",
+    "assert_global_step",
     "control_dependencies",
     "create_global_step",
     "device",
@@ -95,6 +96,16 @@ def get_or_create_global_step(graph: Graph | None = None) -> Variable:
     """`tf.train.get_or_create_global_step`."""
     with graph or get_default_graph():
         return training.get_or_create_global_step()
+
+
+def assert_global_step(global_step_tensor: Any) -> None:
+    """`tf.train.assert_global_step`.  Raises TypeError if it is not a scalar of integers."""
+    if not isinstance(global_step_tensor, Tensor | TensorProxy):
+        raise errors.InvalidTypeError(f'Existing "global_step" must be a Variable or Tensor: {global_step_tensor!r}.')
+    if not global_step_tensor.dtype.base.is_integer:
+        raise errors.InvalidTypeError(f'Existing "global_step" does not have integer type: {global_step_tensor.dtype}')
+    if global_step_tensor.static_shape.rank not in (None, 0):
+        raise errors.InvalidTypeError(f'Existing "global_step" is not scalar: {global_step_tensor.static_shape}')
 
 
 class AggregationMethod:

@@ -1,0 +1,1 @@
+"""Functions that fewer programs use, over those of `functions`: spectra, matrices, images, quantised numbers."""

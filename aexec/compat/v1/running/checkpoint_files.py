@@ -1,0 +1,80 @@
+"""Files of checkpoints by TensorFlow's functions: their state, age, removal, and waiting for new ones.
+
+Next to read: `checkpoints.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from aexec import training
+from aexec.compat.v1.namespace import refuse
+from aexec.compat.v1.running.session import waited
+from aexec.compat.v1.running.training import latest_checkpoint
+from aexec.training import checkpoint_state
+
+__all__ = ["checkpoints_iterator", "get_checkpoint_mtimes", "remove_checkpoint", "update_checkpoint_state"]
+
+
+def get_checkpoint_mtimes(checkpoint_prefixes: Any) -> list[float]:
+    """`tf.train.get_checkpoint_mtimes`: when each was written, in seconds since 1970; missing ones are left out."""
+    indices = [f"{prefix}.index" for prefix in checkpoint_prefixes]
+    return [os.stat(index).st_mtime for index in indices if os.path.exists(index)]
+
+
+def remove_checkpoint(
+    checkpoint_prefix: str, checkpoint_format_version: Any = 2, meta_graph_suffix: str = "meta"
+) -> None:
+    """`tf.train.remove_checkpoint`: deletes the files of a checkpoint."""
+    refuse("remove_checkpoint", meta_graph_suffix=None if meta_graph_suffix == "meta" else meta_graph_suffix)
+    waited(checkpoint_state.remove_checkpoint(checkpoint_prefix))
+
+
+def update_checkpoint_state(
+    save_dir: str,
+    model_checkpoint_path: str,
+    all_model_checkpoint_paths: Any = None,
+    latest_filename: str | None = None,
+    all_model_checkpoint_timestamps: Any = None,
+    last_preserved_timestamp: float | None = None,
+) -> None:
+    """`tf.train.update_checkpoint_state`: writes which checkpoints a folder has."""
+    paths = list(all_model_checkpoint_paths or ())
+    if not paths or paths[-1] != model_checkpoint_path:
+        paths.append(model_checkpoint_path)
+    state = training.CheckpointState(
+        model_checkpoint_path,
+        tuple(paths),
+        tuple(all_model_checkpoint_timestamps or ()),
+        last_preserved_timestamp or 0.0,
+    )
+    waited(training.update_checkpoint_state(save_dir, state, latest_filename or "checkpoint"))
+
+
+def checkpoints_iterator(
+    checkpoint_dir: str,
+    min_interval_secs: float = 0,
+    timeout: float | None = None,
+    timeout_fn: Callable[[], bool] | None = None,
+) -> Iterator[str]:
+    """`tf.train.checkpoints_iterator`: yields each new checkpoint of a folder, and waits for the next.
+
+    Args:
+        timeout: seconds to wait for one; None for ever.
+        timeout_fn: called after them; the iterator ends if there is none, or it returns True.
+    """
+    last: str | None = None
+    while True:
+        begun = time.monotonic()
+        while (found := latest_checkpoint(checkpoint_dir)) is None or found == last:
+            if timeout is not None and time.monotonic() > begun + timeout:
+                if timeout_fn is None or timeout_fn():
+                    return
+                begun = time.monotonic()
+            time.sleep(min(1.0, timeout if timeout else 1.0))
+        last, since = found, time.monotonic()
+        yield found
+        time.sleep(max(0.0, min_interval_secs - (time.monotonic() - since)))

@@ -1,0 +1,375 @@
+"""`tf.RaggedTensor`: rows of different lengths, as their values in a row and the positions at which rows begin.
+
+Next to read: `../functions/ragged.py`, then `aexec/kernels/ragged/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aexec import ops
+from aexec.client.building import name_scope
+from aexec.compat.v1.values.default_session import default_session
+from aexec.compat.v1.values.shapes import TensorShape
+from aexec.compat.v1.values.sparse import SparseTensor
+from aexec.framework import dtypes, errors
+from aexec.graph.nodes.node import Tensor
+from aexec.graph.op_functions import convert_to_tensor
+from aexec.runtime.feeding.fetches import register_fetch_type
+
+__all__ = ["RaggedTensor", "RaggedTensorValue", "row_splits_to_segment_ids"]
+
+_INT64 = dtypes.int64
+
+
+class RaggedTensorValue(NamedTuple):
+    """The arrays that a run returns for a ragged tensor; `values` may be another of these."""
+
+    values: Any
+    row_splits: Any
+
+    @property
+    def flat_values(self) -> Any:
+        """The innermost values."""
+        return self.values.flat_values if isinstance(self.values, RaggedTensorValue) else self.values
+
+    @property
+    def ragged_rank(self) -> int:
+        """The number of axes whose rows have different lengths."""
+        return 1 + (self.values.ragged_rank if isinstance(self.values, RaggedTensorValue) else 0)
+
+    def to_list(self) -> list[Any]:
+        """Nested lists of Python values."""
+        inner = self.values.to_list() if isinstance(self.values, RaggedTensorValue) else self.values.tolist()
+        bounds = self.row_splits.tolist()
+        return [inner[begin:end] for begin, end in pairwise(bounds)]
+
+
+class RaggedTensor:
+    """`tf.RaggedTensor`: made by its class methods.
+
+    Attributes:
+        values: of all rows, one after another; a tensor, or another ragged tensor.
+        row_splits: [rows + 1], where each row begins in `values`, and the end; int32 or int64.
+    """
+
+    def __init__(self, values: Any, row_splits: Tensor) -> None:
+        self.values = values
+        self.row_splits = row_splits
+
+    # Making
+
+    @classmethod
+    def from_row_splits(
+        cls, values: Any, row_splits: Any, name: str | None = None, validate: bool = True
+    ) -> RaggedTensor:
+        """Rows that begin at positions."""
+        with name_scope(name or "RaggedFromRowSplits"):
+            splits = convert_to_tensor(row_splits, None if hasattr(row_splits, "dtype") else _INT64, "row_splits")
+            if splits.dtype.base not in (dtypes.int32, _INT64):
+                raise errors.InvalidValueError(f"row_splits must be int32 or int64, got {splits.dtype.base}")
+            return cls(values if isinstance(values, RaggedTensor) else convert_to_tensor(values), splits)
+
+    @classmethod
+    def from_row_lengths(
+        cls, values: Any, row_lengths: Any, name: str | None = None, validate: bool = True
+    ) -> RaggedTensor:
+        """Rows of lengths."""
+        with name_scope(name or "RaggedFromRowLengths"):
+            lengths = ops.cast(convert_to_tensor(row_lengths), DstT=_INT64)
+            return cls.from_row_splits(values, ops.concat_v2([[0], ops.cumsum(lengths, 0)], 0))
+
+    @classmethod
+    def from_row_starts(
+        cls, values: Any, row_starts: Any, name: str | None = None, validate: bool = True
+    ) -> RaggedTensor:
+        """Rows that begin at positions, the last of which ends with the values."""
+        with name_scope(name or "RaggedFromRowStarts"):
+            starts = ops.cast(convert_to_tensor(row_starts), DstT=_INT64)
+            kept = values if isinstance(values, RaggedTensor) else convert_to_tensor(values)
+            return cls.from_row_splits(kept, ops.concat_v2([starts, ops.reshape(_rows(kept), [1])], 0))
+
+    @classmethod
+    def from_row_limits(
+        cls, values: Any, row_limits: Any, name: str | None = None, validate: bool = True
+    ) -> RaggedTensor:
+        """Rows that end at positions."""
+        with name_scope(name or "RaggedFromRowLimits"):
+            return cls.from_row_splits(
+                values, ops.concat_v2([[0], ops.cast(convert_to_tensor(row_limits), DstT=_INT64)], 0)
+            )
+
+    @classmethod
+    def from_value_rowids(
+        cls, values: Any, value_rowids: Any, nrows: Any = None, name: str | None = None, validate: bool = True
+    ) -> RaggedTensor:
+        """Values whose rows are given, in ascending order."""
+        with name_scope(name or "RaggedFromValueRowIds"):
+            ids = ops.cast(convert_to_tensor(value_rowids), DstT=_INT64)
+            if nrows is None:
+                nrows = ops.maximum(ops.max(ops.concat_v2([[-1], ids], 0), [0]) + 1, 0)
+            count = ops.cast(convert_to_tensor(nrows), DstT=_INT64)
+            lengths = ops.unsorted_segment_sum(ops.ones_like(ids), ids, count)
+            return cls.from_row_lengths(values, lengths)
+
+    @classmethod
+    def from_nested_row_splits(
+        cls, flat_values: Any, nested_row_splits: Any, name: str | None = None, validate: bool = True
+    ) -> Any:
+        """Of the splits of several axes, the outermost first."""
+        found = flat_values
+        for splits in reversed(list(nested_row_splits)):
+            found = cls.from_row_splits(found, splits)
+        return found
+
+    @classmethod
+    def from_tensor(
+        cls,
+        tensor: Any,
+        lengths: Any = None,
+        padding: Any = None,
+        ragged_rank: int = 1,
+        name: str | None = None,
+        row_splits_dtype: Any = _INT64,
+    ) -> RaggedTensor:
+        """The rows of a tensor, without what is beyond `lengths`, or without the padding at their ends."""
+        if ragged_rank != 1:
+            raise errors.UnsupportedError(f"RaggedTensor.from_tensor: ragged_rank={ragged_rank!r} is not supported")
+        if lengths is not None and padding is not None:
+            raise errors.InvalidValueError("Specify lengths or padding, but not both")
+        with name_scope(name or "RaggedFromTensor"):
+            value = convert_to_tensor(tensor)
+            sizes = ops.cast(ops.shape(value), DstT=_INT64)
+            rows, columns = sizes[0], sizes[1]
+            if padding is not None:
+                other = ops.not_equal(value, convert_to_tensor(padding, value.dtype.base))
+                more = list(range(2, value.static_shape.rank or 2))
+                kept = ops.any(other, more) if more else other
+                places = ops.cast(kept, DstT=_INT64) * (
+                    ops.range(convert_to_tensor(0, _INT64), columns, convert_to_tensor(1, _INT64)) + 1
+                )
+                lengths = ops.max(places, [1])
+            if lengths is None:
+                lengths = ops.fill(ops.expand_dims(rows, 0), columns)
+            counts = ops.minimum(ops.cast(convert_to_tensor(lengths), DstT=_INT64), columns)
+            inside = ops.less(
+                ops.range(convert_to_tensor(0, _INT64), columns, convert_to_tensor(1, _INT64)),
+                ops.expand_dims(counts, 1),
+            )
+            flat = ops.gather_nd(value, ops.where(inside))
+            made = cls.from_row_lengths(flat, counts)
+            return cls(made.values, ops.cast(made.row_splits, DstT=dtypes.as_dtype(row_splits_dtype)))
+
+    @classmethod
+    def from_sparse(
+        cls, st_input: SparseTensor, name: str | None = None, row_splits_dtype: Any = _INT64
+    ) -> RaggedTensor:
+        """The values of each row of a matrix, which have to be its first ones."""
+        with name_scope(name or "RaggedFromSparse"):
+            made = cls.from_value_rowids(st_input.values, st_input.indices[:, 0], st_input.dense_shape[0])
+            return cls(made.values, ops.cast(made.row_splits, DstT=dtypes.as_dtype(row_splits_dtype)))
+
+    # Properties
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        """Type of the values."""
+        found: dtypes.DType = self.flat_values.dtype.base
+        return found
+
+    @property
+    def flat_values(self) -> Tensor:
+        """The innermost values."""
+        return self.values.flat_values if isinstance(self.values, RaggedTensor) else self.values
+
+    @property
+    def nested_row_splits(self) -> tuple[Tensor, ...]:
+        """The splits of each ragged axis, the outermost first."""
+        inner = self.values.nested_row_splits if isinstance(self.values, RaggedTensor) else ()
+        return (self.row_splits, *inner)
+
+    @property
+    def ragged_rank(self) -> int:
+        """The number of axes whose rows have different lengths."""
+        return len(self.nested_row_splits)
+
+    @property
+    def shape(self) -> TensorShape:
+        """The known static shape; a ragged size is None."""
+        size = self.row_splits.static_shape[0]
+        inner = (
+            self.values.shape if isinstance(self.values, RaggedTensor) else TensorShape(list(self.values.static_shape))
+        )
+        return TensorShape([None if size is None else size - 1, None, *inner.as_list()[1:]])
+
+    def get_shape(self) -> TensorShape:
+        """The known static shape."""
+        return self.shape
+
+    def nrows(self, out_type: Any = None, name: str | None = None) -> Tensor:
+        """The number of rows."""
+        count = ops.shape(self.row_splits, out_type=self.row_splits.dtype.base)[0] - 1
+        return count if out_type is None else ops.cast(count, DstT=dtypes.as_dtype(out_type), name=name)
+
+    def row_lengths(self, axis: int = 1, name: str | None = None) -> Tensor:
+        """The lengths of the rows.  Raises UnimplementedError for inner axes."""
+        if axis != 1:
+            raise errors.UnsupportedError(f"RaggedTensor.row_lengths: axis={axis!r} is not supported; ask its `values`")
+        return ops.sub(self.row_splits[1:], self.row_splits[:-1], name=name)
+
+    def row_starts(self, name: str | None = None) -> Tensor:
+        """Where each row begins."""
+        return self.row_splits[:-1]
+
+    def row_limits(self, name: str | None = None) -> Tensor:
+        """Where each row ends."""
+        return self.row_splits[1:]
+
+    def value_rowids(self, name: str | None = None) -> Tensor:
+        """The row of each value."""
+        return row_splits_to_segment_ids(self.row_splits, name)
+
+    def bounding_shape(self, axis: Any = None, name: str | None = None, out_type: Any = None) -> Tensor:
+        """The sizes of the smallest tensor that holds it."""
+        if axis is not None:
+            return self.bounding_shape(None, name, out_type)[axis]
+        kind = self.row_splits.dtype.base if out_type is None else dtypes.as_dtype(out_type)
+        sizes = [ops.expand_dims(self.nrows(), 0)]
+        for splits in self.nested_row_splits:
+            lengths = splits[1:] - splits[:-1]
+            sizes.append(ops.expand_dims(ops.max(ops.concat_v2([ops.zeros_like(splits[:1]), lengths], 0), [0]), 0))
+        sizes.append(ops.shape(self.flat_values, out_type=self.row_splits.dtype.base)[1:])
+        return ops.cast(ops.concat_v2([ops.cast(size, DstT=kind) for size in sizes], 0), DstT=kind)
+
+    # Other forms
+
+    def with_values(self, new_values: Any) -> RaggedTensor:
+        """The same rows of other values."""
+        return RaggedTensor.from_row_splits(new_values, self.row_splits)
+
+    def with_flat_values(self, new_values: Any) -> RaggedTensor:
+        """The same rows of other innermost values."""
+        inner = self.values
+        return self.with_values(inner.with_flat_values(new_values) if isinstance(inner, RaggedTensor) else new_values)
+
+    def to_tensor(self, default_value: Any = None, name: str | None = None, shape: Any = None) -> Tensor:
+        """A tensor in which the default, 0 or "", fills rows up."""
+        flat = self.flat_values
+        if default_value is None:
+            default_value = np.array(b"", object) if flat.dtype.base is dtypes.string else 0
+        sizes = [-1] if shape is None else [-1 if size is None else size for size in TensorShape(shape).as_list()]
+        wanted: Any = convert_to_tensor(-1 if shape is None else sizes, self.row_splits.dtype.base)
+        return ops.ragged_tensor_to_tensor(
+            wanted,
+            flat,
+            convert_to_tensor(default_value, flat.dtype.base),
+            list(self.nested_row_splits),
+            ["ROW_SPLITS"] * self.ragged_rank,
+            name=name,
+        )
+
+    def to_sparse(self, name: str | None = None) -> SparseTensor:
+        """A sparse tensor of the values."""
+        splits = [ops.cast(part, DstT=_INT64) for part in self.nested_row_splits]
+        return SparseTensor(*ops.ragged_tensor_to_sparse(splits, self.flat_values, name=name))
+
+    def eval(self, feed_dict: Mapping[Any, Any] | None = None, session: Any = None) -> RaggedTensorValue:
+        """The value in a session, by default that of the `with` block."""
+        found: RaggedTensorValue = (session or default_session()).run(self, feed_dict)
+        return found
+
+    def __getitem__(self, key: Any) -> Any:
+        """A row for an int; rows for a slice of step 1.  Raises UnimplementedError for others."""
+        if isinstance(key, int | np.integer):
+            splits = self.row_splits
+            at = int(key)
+            begin, end = (splits[at], splits[at + 1]) if at >= 0 else (splits[at - 1], splits[at])
+            return self.values[begin:end]
+        if isinstance(key, slice) and key.step in (None, 1):
+            splits = self.row_splits
+            stop = key.stop if key.stop is not None else self.nrows()
+            if isinstance(stop, int) and stop < 0:
+                stop = self.nrows() + stop
+            start = 0 if key.start is None else key.start
+            if isinstance(start, int) and start < 0:
+                start = self.nrows() + start
+            return RaggedTensor(self.values, splits[start : stop + 1])._from_zero()
+        raise errors.UnsupportedError(f"RaggedTensor: the index {key!r} is not supported; take its `values`")
+
+    def _from_zero(self) -> RaggedTensor:
+        """The same rows of only their own values."""
+        first, last = self.row_splits[0], self.row_splits[-1]
+        return RaggedTensor(self.values[first:last], self.row_splits - first)
+
+    def _elementwise(self, op: Any, other: Any, *, swapped: bool = False) -> RaggedTensor:
+        flat = self.flat_values
+        if isinstance(other, RaggedTensor):
+            if other.ragged_rank != self.ragged_rank:
+                raise errors.InvalidValueError("ragged tensors of different ranks are not broadcast")
+            other = other.flat_values
+        elif convert_to_tensor(other, flat.dtype.base).static_shape.rank != 0:
+            raise errors.UnsupportedError("RaggedTensor: operators take ragged tensors of the same rows, and scalars")
+        return self.with_flat_values(op(other, flat) if swapped else op(flat, other))
+
+    def __add__(self, other: Any) -> RaggedTensor:
+        return self._elementwise(lambda x, y: x + y, other)
+
+    def __radd__(self, other: Any) -> RaggedTensor:
+        return self._elementwise(lambda x, y: x + y, other, swapped=True)
+
+    def __sub__(self, other: Any) -> RaggedTensor:
+        return self._elementwise(lambda x, y: x - y, other)
+
+    def __rsub__(self, other: Any) -> RaggedTensor:
+        return self._elementwise(lambda x, y: x - y, other, swapped=True)
+
+    def __mul__(self, other: Any) -> RaggedTensor:
+        return self._elementwise(lambda x, y: x * y, other)
+
+    def __rmul__(self, other: Any) -> RaggedTensor:
+        return self._elementwise(lambda x, y: x * y, other, swapped=True)
+
+    def __truediv__(self, other: Any) -> RaggedTensor:
+        return self._elementwise(lambda x, y: x / y, other)
+
+    def __neg__(self) -> RaggedTensor:
+        return self.with_flat_values(-self.flat_values)
+
+    def __repr__(self) -> str:
+        return f"tf.RaggedTensor(values={self.values!r}, row_splits={self.row_splits!r})"
+
+
+def row_splits_to_segment_ids(splits: Any, name: str | None = None, out_type: Any = None) -> Tensor:
+    """`tf.ragged.row_splits_to_segment_ids`: the row of each value."""
+    with name_scope(name or "RaggedSplitsToSegmentIds"):
+        given = convert_to_tensor(splits, None if hasattr(splits, "dtype") else _INT64)
+        kind = given.dtype.base if out_type is None else dtypes.as_dtype(out_type)
+        count = ops.expand_dims(given[-1], 0)
+        ends = ops.unsorted_segment_sum(ops.ones_like(given[1:-1]), given[1:-1], count[0] + 1)
+        return ops.cast(ops.slice(ops.cumsum(ends, 0), ops.zeros_like(count), count), DstT=kind)
+
+
+def _rows(values: Any) -> Tensor:
+    """The number of rows of values, int64."""
+    if isinstance(values, RaggedTensor):
+        return values.nrows(_INT64)
+    return ops.shape(values, out_type=_INT64)[0]
+
+
+def _parts(ragged: RaggedTensor) -> list[Tensor]:
+    return [ragged.flat_values, *ragged.nested_row_splits]
+
+
+def _value(parts: Any) -> RaggedTensorValue:
+    flat, *splits = parts
+    for one in reversed(splits):
+        flat = RaggedTensorValue(flat, one)
+    found: RaggedTensorValue = flat
+    return found
+
+
+register_fetch_type(RaggedTensor, _parts, _value, _parts)
