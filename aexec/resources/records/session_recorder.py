@@ -76,11 +76,18 @@ class SessionRecorder:
         Raises:
             UnimplementedError: something of the state cannot be recorded; the error names it.
         """
+        quick = self.look_if_quick()
+        if quick is not None:
+            return quick
+        changes: SessionChanges = await self._in_thread(self.look_at_once)
+        return changes
+
+    def look_if_quick(self) -> SessionChanges | None:
+        """As `look`; None if this has to be done in a thread."""
         try:
             return self.look_at_once()
         except InlineCallError:
-            changes: SessionChanges = await self._in_thread(self.look_at_once)
-            return changes
+            return None
 
     def look_at_once(self) -> SessionChanges:
         """As `look`.  Raises PostponedError or NeedsThreadError on an event loop if it has to wait or takes long."""

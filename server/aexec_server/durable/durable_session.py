@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from aexec.hosting import SessionRecorder
+from aexec.hosting import SessionChanges, SessionRecorder
 from aexec_server.durable.stored_session import SessionFacts, SessionWrite
 from aexec_server.http.keyed_answer import KeyedAnswer
 
@@ -154,14 +154,24 @@ class DurableSession:
 
     # For commits
 
+    def collect_if_quick(self) -> SessionWrite | None:
+        """As `collect`; None if this has to be done in a thread."""
+        changes = self._recorder.look_if_quick()
+        if changes is None:
+            return None
+        self._touched, self._writing = False, True
+        return self._write_of(changes)
+
     async def collect(self) -> SessionWrite:
         """What is to be written now.  Raises UnimplementedError if something of the state cannot be recorded."""
         self._touched, self._writing = False, True
         try:
-            changes = await self._recorder.look()
+            return self._write_of(await self._recorder.look())
         except BaseException:
             self._touched, self._writing = True, False
             raise
+
+    def _write_of(self, changes: SessionChanges) -> SessionWrite:
         facts, config = self._new or (None, b"")
         begun = [keyed for name, keyed in self._in_flight.items() if name not in self._marked]
         return SessionWrite(

@@ -23,6 +23,7 @@ _LATER_SECONDS = 0.2
 _COLLECT_SECONDS = 0.005
 
 InBackground = Callable[[Coroutine[Any, Any, None], str], object]
+_Collected = tuple[DurableSession, SessionWrite, list[asyncio.Future[None]]]
 
 
 class GroupCommit:
@@ -99,14 +100,40 @@ class GroupCommit:
 
     async def _write(self) -> None:
         """Write a transaction with the sessions that wait, except those whose state cannot be taken yet."""
+        collected: list[_Collected] = []
         for session in [session for session in self._waiting if session not in self._collecting]:
-            task = asyncio.ensure_future(session.collect())
-            self._collecting[session] = task, self._waiting.pop(session)
+            waiting = self._waiting.pop(session)
+            try:
+                write = session.collect_if_quick()
+            except Exception as error:
+                session.not_written()
+                _tell(waiting, _as_op_error(error))
+                continue
+            if write is None:
+                self._collecting[session] = asyncio.ensure_future(session.collect()), waiting
+            else:
+                collected.append((session, write, waiting))
+        if self._collecting:
+            collected += await self._collected_in_threads(wait=not collected)
+        if not collected:
+            return
+        outcomes = await self._write_collected([write for _, write, _ in collected])
+        for (session, write, waiting), outcome in zip(collected, outcomes, strict=True):
+            if outcome is None:
+                session.written(write)
+            else:
+                session.not_written()
+            _tell(waiting, outcome)
+
+    async def _collected_in_threads(self, *, wait: bool) -> list[_Collected]:
+        """What there is of the sessions whose state is taken in threads, a moment later; with `wait` of at least one,
+        unless that fails.
+        """
         tasks = [task for task, _ in self._collecting.values()]
         await asyncio.wait(tasks, timeout=_COLLECT_SECONDS)
-        if not any(task.done() for task in tasks):
+        if wait and not any(task.done() for task in tasks):
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        collected: list[tuple[DurableSession, SessionWrite, list[asyncio.Future[None]]]] = []
+        collected: list[_Collected] = []
         for session, (task, waiting) in list(self._collecting.items()):
             if not task.done():
                 continue
@@ -117,15 +144,7 @@ class GroupCommit:
             else:
                 session.not_written()
                 _tell(waiting, _as_op_error(error))
-        if not collected:
-            return
-        outcomes = await self._write_collected([write for _, write, _ in collected])
-        for (session, write, waiting), outcome in zip(collected, outcomes, strict=True):
-            if outcome is None:
-                session.written(write)
-            else:
-                session.not_written()
-            _tell(waiting, outcome)
+        return collected
 
     async def _write_collected(self, writes: Sequence[SessionWrite]) -> list[Outcome]:
         """Write what there is to write; return what became of each write."""

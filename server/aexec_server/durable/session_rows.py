@@ -18,7 +18,7 @@ from aexec.hosting import ResourceRecord, dtypes
 from aexec_server.durable.state_files import StateFiles
 from aexec_server.durable.stored_session import SessionWrite
 from aexec_server.durable.stored_tensors import tensor_bytes
-from aexec_server.http.keyed_answer import KeyedAnswer
+from aexec_server.http.keyed_answer import OPERATIONS, KeyedAnswer
 
 __all__ = ["FILE_BYTES", "SessionRows", "packed_numbers", "unpacked_numbers"]
 
@@ -32,15 +32,21 @@ _INSERT = (
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _UPDATE = "UPDATE tensors SET dtype = ?, shape = ?, size = ?, crc = ?, data = ?, file = ? WHERE id = ?"
+_UPDATE_DATA = "UPDATE tensors SET crc = ?, data = ? WHERE id = ?"
 
 
 @dataclass(slots=True)
 class _Row:
-    """A row of `tensors`."""
+    """A row of `tensors`.
+
+    Attributes:
+        kind: the type and the shape of its tensor; None if they are not known.
+    """
 
     id: int
     size: int
     file: str | None
+    kind: tuple[Any, Any] | None = None
 
 
 @dataclass(slots=True)
@@ -48,6 +54,8 @@ class _Resource:
     """A row of `resources`.
 
     Attributes:
+        facts: as they are written.
+        record: the facts of the record that was written last; None if none was.
         tensors: its tensors by name.
         numbers: by the identity of an element of the queue, the element and its number; None if they are not known.
         next_number: the number of the next element.
@@ -55,6 +63,7 @@ class _Resource:
 
     id: int
     facts: str
+    record: Any = None
     tensors: dict[str, _Row] = field(default_factory=dict)
     numbers: dict[int, tuple[Any, int]] | None = None
     next_number: int = 0
@@ -136,27 +145,29 @@ class SessionRows:
 
     def _write_resource(self, record: ResourceRecord) -> None:
         key = record.kind, record.container, record.name
-        facts = json.dumps(record.facts, sort_keys=True)
         resource = self._resources.get(key)
+        known = resource is not None and resource.record == record.facts
+        facts = "" if known else json.dumps(record.facts, sort_keys=True)
         if resource is None:
-            row = self._connection.execute(
+            id = self._connection.execute(
                 "INSERT INTO resources (session, kind, container, name, facts) VALUES (?, ?, ?, ?, ?)",
                 (self.id, *key, facts),
             ).lastrowid
-            assert row is not None
-            resource = self._resources[key] = _Resource(row, facts, numbers={})
-        elif resource.facts != facts:
+            assert id is not None
+            resource = self._resources[key] = _Resource(id, facts, numbers={})
+        elif not known and resource.facts != facts:
             self._connection.execute("UPDATE resources SET facts = ? WHERE id = ?", (facts, resource.id))
             resource.facts = facts
+        resource.record = record.facts
         types = _types_of(record)
         for name in resource.tensors.keys() - record.tensors.keys():
             self._drop_tensor(resource.tensors.pop(name))
         for name, tensor in record.tensors.items():
-            known = resource.tensors.get(name)
-            if known is None:
+            row = resource.tensors.get(name)
+            if row is None:
                 resource.tensors[name] = self._insert(resource.id, None, name, tensor, types[name])
             else:
-                self._update(known, tensor, types[name])
+                self._update(row, tensor, types[name])
         if record.elements is not None:
             self._write_elements(resource, record.elements, [dtypes.as_dtype(name) for name in record.facts["types"]])
 
@@ -211,7 +222,13 @@ class SessionRows:
         return _Row(row, values[2], values[5])
 
     def _update(self, row: _Row, tensor: Any, dtype: dtypes.DType) -> None:
+        kind = dtype, tensor.shape
+        if row.kind == kind and row.file is None and row.size == tensor.nbytes <= FILE_BYTES and dtype.size:
+            data = tensor_bytes(tensor, dtype)
+            self._connection.execute(_UPDATE_DATA, (zlib.crc32(data), data, row.id))
+            return
         values = self._values(tensor, dtype)
+        row.kind = kind
         self._connection.execute(_UPDATE, (*values, row.id))
         self.size += values[2] - row.size
         if row.file is not None:
@@ -266,12 +283,12 @@ class SessionRows:
             self._drop_old_answers()
 
     def _drop_answer(self, client_and_name: tuple[str, bytes]) -> None:
-        where = "FROM answers WHERE client = ? AND name = ?"
-        for (size,) in self._connection.execute(
-            f"SELECT coalesce(length(body), 0) {where}", client_and_name
-        ).fetchall():
+        """Delete a request that was in flight, or an operation."""
+        where = f"FROM answers WHERE client = ? AND name = ? AND (status IS NULL OR client = '{OPERATIONS}')"
+        ask = self._connection.execute
+        for (size,) in ask(f"SELECT coalesce(length(body), 0) {where}", client_and_name).fetchall():
             self._count_answers(-size)
-        self._connection.execute(f"DELETE {where}", client_and_name)
+        ask(f"DELETE {where}", client_and_name)
 
     def _drop_old_answers(self) -> None:
         ask = self._connection.execute

@@ -202,7 +202,13 @@ class StateStore:
     def write_here(self, writes: Sequence[SessionWrite]) -> list[Outcome]:
         try:
             self.ask("BEGIN IMMEDIATE")
-            outcomes = [self._write_one(write) for write in writes]
+            if len(writes) == 1:
+                outcomes = [self._written(writes[0])]
+                if outcomes[0] is not None:
+                    self._roll_back("ROLLBACK")
+                    return outcomes
+            else:
+                outcomes = [self._write_one(write) for write in writes]
             written = [self._rows[w.handle] for w, o in zip(writes, outcomes, strict=True) if o is None]
             if any(rows.files for rows in written):
                 self.files.sync_folder()
@@ -224,19 +230,26 @@ class StateStore:
         """Write one session's changes within the transaction; if its limits do not allow them, nothing of it."""
         self.ask("SAVEPOINT one")
         try:
+            outcome = self._written(write)
+            if outcome is not None:
+                self.ask("ROLLBACK TO one")
+            return outcome
+        finally:
+            self._roll_back("RELEASE one")
+
+    def _written(self, write: SessionWrite) -> Outcome:
+        """Write one session's changes; what was written has to be rolled back if they cannot be."""
+        try:
             rows = self._rows_of(write)
             before = rows.size
             rows.write(write)
             if rows.size > before:
                 self._check_limits(write, rows.size)
         except (errors.OpError, sqlite3.IntegrityError) as error:
-            self.ask("ROLLBACK TO one")
             self._forget_rows(write.handle)
             if isinstance(error, errors.OpError):
                 return error
             return errors.AlreadyExistsError(f"There is a session '{write.handle}' already")
-        finally:
-            self._roll_back("RELEASE one")
         return None
 
     def _forget_rows(self, handle: str) -> None:
