@@ -13,10 +13,12 @@ from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruct
 from aexec.kernels.datasets.arguments import Made, integer, was_cancelled
 from aexec.resources.datasets.dataset import (
     INFINITE,
+    NOT_YET,
     UNKNOWN,
     Dataset,
     DatasetIterator,
     Element,
+    NotYet,
     Pass,
     Turns,
     dataset_of,
@@ -56,6 +58,12 @@ class _Repeated(DatasetIterator):
             await self._turns.take()
         return None
 
+    def next_at_once(self, context: OpKernelContext) -> Element | NotYet | None:
+        if self._iterator is None or self._is_new:
+            return NOT_YET
+        element = self._iterator.next_at_once(context)
+        return NOT_YET if element is None else element  # `next` finds the end again
+
 
 @kernel("RepeatDataset", cost=0)
 def repeat_dataset(c: OpKernelConstruction) -> Compute:
@@ -88,6 +96,14 @@ class _Taken(DatasetIterator):
             return None
         element = await self._source.next(context)
         self._left = 0 if element is None else self._left - 1
+        return element
+
+    def next_at_once(self, context: OpKernelContext) -> Element | NotYet | None:
+        if not self._left:
+            return None
+        element = self._source.next_at_once(context)
+        if element is not NOT_YET:
+            self._left = 0 if element is None else self._left - 1
         return element
 
 

@@ -22,7 +22,7 @@ from aexec.kernels.common.handles import anonymous, delete_by_handle
 from aexec.kernels.common.variants import boxed
 from aexec.kernels.datasets.arguments import ONE_DATASET, Called
 from aexec.kernels.datasets.string_handles import from_string_handle, to_string_handle
-from aexec.resources.datasets.dataset import Element, Pass, dataset_of
+from aexec.resources.datasets.dataset import NOT_YET, Element, Pass, dataset_of
 from aexec.resources.datasets.iterator_position import IteratorPosition
 from aexec.resources.datasets.iterator_resource import IteratorResource, check_compatible
 from aexec.resources.optional_value import OptionalValue
@@ -131,12 +131,16 @@ def _get_next(make: Callable[[Element | None, list[Any], list[Any]], Any]) -> Ca
         checked: list[IteratorResource] = []
         c.need_context()
 
-        async def compute(context: OpKernelContext, handle: Any) -> Any:
+        async def later(context: OpKernelContext, found: IteratorResource) -> Any:
+            return make(await found.next(context), types, shapes)
+
+        def compute(context: OpKernelContext, handle: Any) -> Any:
             found = _of(context, handle)
-            if checked != [found]:
+            if not checked or checked[0] is not found:
                 check_compatible(types, shapes, found.types, found.shapes)
                 checked[:] = [found]
-            return make(await found.next(context), types, shapes)
+            element = found.next_at_once(context)
+            return later(context, found) if element is NOT_YET else make(element, types, shapes)
 
         return compute
 

@@ -11,10 +11,10 @@ from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.state.resource_manager import DEFAULT_CONTAINER
 from aexec.kernels.datasets.arguments import Made, integer
-from aexec.queues.attempts import settled
+from aexec.queues.attempts import Attempt, settled
 from aexec.queues.kinds.fifo_queue import FIFOQueue
 from aexec.queues.queue_base import QueueBase, QueueSpec
-from aexec.resources.datasets.dataset import DatasetIterator, Element, Pass, Turns, dataset_of
+from aexec.resources.datasets.dataset import NOT_YET, DatasetIterator, Element, NotYet, Pass, Turns, dataset_of
 
 _AUTOTUNE = -1
 # The capacity of a queue that finds its own, at first and at most.
@@ -75,6 +75,18 @@ class _Prefetched(DatasetIterator):
             return None
         self.close()
         raise failed
+
+    def next_at_once(self, context: OpKernelContext) -> Element | NotYet | None:
+        queue = self._queue
+        if queue is None or self._task is None or not len(queue):
+            return NOT_YET
+        if self._capacity == _AUTOTUNE:
+            self._grow(queue)
+        taken: Element | Attempt = queue.dequeue()
+        if isinstance(taken, Attempt):  # others wait for elements of the queue
+            taken.cancel()
+            return NOT_YET
+        return taken
 
     def _open(self) -> FIFOQueue:
         capacity = _FIRST if self._capacity == _AUTOTUNE else self._capacity

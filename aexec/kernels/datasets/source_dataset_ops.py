@@ -12,7 +12,7 @@ from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
 from aexec.kernels.datasets.arguments import Made, integer
-from aexec.resources.datasets.dataset import DatasetIterator, Element
+from aexec.resources.datasets.dataset import DatasetIterator, Element, NotYet
 
 __all__ = ["Listed"]
 
@@ -26,6 +26,9 @@ class Listed(DatasetIterator):
         self._elements = elements
 
     async def next(self, context: OpKernelContext) -> Element | None:
+        return next(self._elements, None)
+
+    def next_at_once(self, context: OpKernelContext) -> Element | NotYet | None:
         return next(self._elements, None)
 
 

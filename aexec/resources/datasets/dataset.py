@@ -18,6 +18,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from enum import Enum
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
@@ -30,10 +31,31 @@ from aexec.framework.memory.kept_memory import KeptMemory
 from aexec.framework.shape import PartialTensorShape
 from aexec.framework.waiting.loop_budget import SLICE_SECONDS
 
-__all__ = ["INFINITE", "UNKNOWN", "Dataset", "DatasetIterator", "Element", "Elements", "Pass", "Turns", "dataset_of"]
+__all__ = [
+    "INFINITE",
+    "NOT_YET",
+    "UNKNOWN",
+    "Dataset",
+    "DatasetIterator",
+    "Element",
+    "Elements",
+    "NotYet",
+    "Pass",
+    "Turns",
+    "dataset_of",
+]
 
 T = TypeVar("T")
 Element = tuple[Any, ...]
+
+
+class NotYet(Enum):
+    """The type of `NOT_YET`, which stands for an element that has to be waited for."""
+
+    NOT_YET = "not yet"
+
+
+NOT_YET: Final = NotYet.NOT_YET
 
 INFINITE: Final = -1
 """The cardinality of a dataset without end."""
@@ -93,6 +115,14 @@ class DatasetIterator(ABC):
             OpError: the element cannot be made.  The next call goes on with the one after it.
             asyncio.CancelledError: the step was cancelled.  The next call goes on with the same element.
         """
+
+    def next_at_once(self, context: OpKernelContext) -> Element | NotYet | None:
+        """What `next` returns, if that needs little work and no waiting; else `NOT_YET`, and nothing has changed.
+
+        Raises:
+            OpError: as `next`.
+        """
+        return NOT_YET
 
     def close(self) -> None:  # noqa: B027 (most have nothing to do)
         """Stop what the iterator does in the background, and close its files.  Called once, when the pass is over."""

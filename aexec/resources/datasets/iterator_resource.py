@@ -14,7 +14,7 @@ from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.op_kernel_context import OpKernelContext
 from aexec.framework.memory.kept_memory import KeptMemory
 from aexec.framework.shape import PartialTensorShape
-from aexec.resources.datasets.dataset import Dataset, Element, Pass, Turns
+from aexec.resources.datasets.dataset import NOT_YET, Dataset, Element, NotYet, Pass, Turns
 from aexec.resources.datasets.iterator_position import IteratorPosition
 
 __all__ = ["IteratorResource", "RunningPass", "check_compatible"]
@@ -50,6 +50,18 @@ class RunningPass:
             self._users -= 1
             if self.over:
                 self.end()
+
+    def next_at_once(self, context: OpKernelContext) -> Element | NotYet | None:
+        """What `next` returns, if the element is there and nobody else waits; else `NOT_YET`."""
+        if self._users:
+            return NOT_YET
+        try:
+            element = self._iterator.next_at_once(context)
+        except errors.OpError:
+            self.number += 1
+            raise
+        self.number += element is not None and element is not NOT_YET
+        return element
 
     async def _next(self, context: OpKernelContext) -> Element | None:
         try:
@@ -151,13 +163,19 @@ class IteratorResource:
             FailedPreconditionError: it has no dataset yet.
             OpError: the element cannot be made.
         """
-        running = self._running
-        if running is None:
+        return await self._pass().next(context)
+
+    def next_at_once(self, context: OpKernelContext) -> Element | NotYet | None:
+        """What `next` returns, if the element is there and nobody else waits; else `NOT_YET`.  Raises as `next`."""
+        return self._pass().next_at_once(context)
+
+    def _pass(self) -> RunningPass:
+        if self._running is None:
             raise errors.FailedPreconditionError(
                 "GetNext() failed because the iterator has not been initialized. Ensure that you have run the "
                 "initializer operation for this iterator before getting the next element."
             )
-        return await running.next(context)
+        return self._running
 
     def close(self) -> None:
         """Called when the iterator leaves its container: end its pass."""
