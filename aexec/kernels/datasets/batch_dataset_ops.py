@@ -18,12 +18,13 @@ from aexec.framework.waiting.loop_budget import COPY_NS, let_others_run
 from aexec.framework.zeros import zeros_of_type
 from aexec.kernels.datasets.arguments import Made, flag, integer, was_cancelled
 from aexec.kernels.datasets.function_dataset_ops import Call, Mapped, MappedDataset
-from aexec.queues.batching import join, join_ns
-from aexec.resources.datasets.dataset import Dataset, DatasetIterator, Element, Pass, Turns, dataset_of
+from aexec.queues.batching import cut, join, join_ns
+from aexec.resources.datasets.dataset import NOT_YET, Dataset, DatasetIterator, Element, Pass, Turns, dataset_of
 
-__all__ = ["Batched", "MappedBatches", "batch_size_of", "joined_rows", "num_batches", "plain_join"]
+__all__ = ["Batched", "MappedBatches", "PlainJoin", "batch_size_of", "joined_rows", "num_batches"]
 
 Join = Callable[[list[Element]], Element]
+SizeOf = Callable[[list[Element]], int]
 
 # Nanoseconds to look for the bytes of one component of a row.
 _SIZE_NS = 200
@@ -31,6 +32,8 @@ _SIZE_NS = 200
 _ROW_BYTES, _ARRAY_BYTES = 100, 200
 # The bytes of rows that are counted at a time, and the rows that are freed at a time.
 _COUNTED_AT_ONCE, _FREED_AT_ONCE = 1 << 14, 1000
+# The rows that are checked by a thread before others run; the rows that are packed at a time, and their most bytes.
+_CHECKED_AT_ONCE, _PACKED_AT_ONCE, _SMALL_ROW = 4096, 1024, 64
 
 
 def bytes_of(rows: Sequence[Element]) -> int:
@@ -43,7 +46,7 @@ async def joined_rows(
     one: Pass,
     rows: list[Element],
     join: Join,
-    size_of: Callable[[list[Element]], int] = bytes_of,
+    size_of: SizeOf = bytes_of,
 ) -> Element:
     """The batch of the rows, made in a thread if that takes long.
 
@@ -73,20 +76,64 @@ def _release(rows: list[Element]) -> None:
         let_others_run()
 
 
+class PlainJoin:
+    """Joins elements of equal shapes and these types.
+
+    Attributes:
+        packs: True if a batch may be joined from batches of some rows each.
+    """
+
+    __slots__ = ("_types", "packs")
+
+    def __init__(self, types: Sequence[DType]) -> None:
+        self._types = types
+        self.packs = not any(dtype.np.hasobject for dtype in types)
+
+    def __call__(self, rows: list[Element]) -> Element:
+        _check_equal_shapes(rows)
+        return join(rows, self._types)
+
+
+def _check_equal_shapes(rows: Sequence[Element]) -> None:
+    for index, first in enumerate(rows[0]):
+        shape = first.shape
+        for number, row in enumerate(rows):
+            if not number % _CHECKED_AT_ONCE:
+                let_others_run()
+            if row[index].shape != shape:
+                raise errors.InvalidArgumentError(
+                    f"Cannot batch tensors with different shapes in component {index}. First element had shape "
+                    f"{shape_text(first.shape)} and element {number} had shape {shape_text(row[index].shape)}."
+                )
+
+
 class _Rows:
     """The rows of the next batch, counted for the session some kilobytes at a time.
 
+    Many small rows are packed: joined to parts of the batch, because a million objects would take a hundred times the
+    memory of their numbers, and freeing and collecting them would hold the event loop.
+
     Args:
         keeper: the iterator that has them.
+        join: joins rows to a part of the batch; None to pack none.
+
+    Attributes:
+        list: the rows that are not packed, the last ones.
     """
 
-    __slots__ = ("_counted", "_keeper", "_num_bytes", "_pass", "list")
+    __slots__ = ("_counted", "_join", "_keeper", "_num_bytes", "_packed", "_packed_bytes", "_pass", "list")
 
-    def __init__(self, one: Pass, keeper: DatasetIterator) -> None:
+    def __init__(self, one: Pass, keeper: DatasetIterator, join: Join | None = None) -> None:
         self._pass = one
         self._keeper = keeper
-        self._num_bytes = self._counted = 0
+        self._num_bytes = self._packed_bytes = self._counted = 0
+        # None once rows could not be joined: then the batch fails, and which row it fails at is found in the end.
+        self._join = join
+        self._packed: list[Element] = []
         self.list: list[Element] = []
+
+    def __len__(self) -> int:
+        return len(self.list) + sum([len(part[0]) for part in self._packed])
 
     def append(self, row: Element) -> None:
         """Raises ResourceExhaustedError if the session's limit does not allow for the row."""
@@ -104,10 +151,62 @@ class _Rows:
             self._counted = self._num_bytes
         self.list.append(row)
 
-    def clear(self, context: OpKernelContext) -> None:
-        """Free the rows, many of them in a thread."""
+    @property
+    def are_full(self) -> bool:
+        """True if the rows of the list are so many, and the last of them so small, that they should be packed."""
+        rows = self.list
+        return len(rows) >= _PACKED_AT_ONCE and self._join is not None and bytes_of(rows[-1:]) <= _SMALL_ROW
+
+    def pack(self) -> None:
+        """Join the rows of the list to a part of the batch, unless they do not fit together."""
+        if self._join is None or not self.list:
+            return
+        try:
+            part = self._join(self.list)
+        except errors.InvalidArgumentError:
+            self._join = None
+            return
+        if self._packed and [one.shape[1:] for one in part] != [one.shape[1:] for one in self._packed[0]]:
+            self._join = None
+            return
+        self._packed.append(part)
+        self._packed_bytes += sum([one.nbytes for one in part])
+        self.list = []
+        self._num_bytes = self._counted = self._packed_bytes
+        self._pass.count(self._keeper, self._num_bytes)
+
+    async def joined(self, context: OpKernelContext, join: Join, size_of: SizeOf = bytes_of) -> Element:
+        """The batch of all rows.  Raises OpError if they do not fit together, or memory does not suffice."""
+        if self._packed:
+            self.pack()
+        if not self._packed or self.list:
+            return await joined_rows(context, self._pass, await self.unpacked(context), join, size_of)
+        num_bytes = self._packed_bytes
+
+        def concatenated() -> Element:
+            check_inline(COPY_NS * num_bytes)
+            return tuple([np.concatenate(column) for column in zip(*self._packed, strict=True)])
+
+        with self._pass.expecting(num_bytes):
+            batch: Element = await context.params.worker_pool.run_here_or_in_thread(concatenated)
+        return batch
+
+    async def unpacked(self, context: OpKernelContext) -> list[Element]:
+        """All rows, of which none is packed any more."""
+        if self._packed:
+
+            def rows() -> list[Element]:
+                return [row for part in self._packed for row in cut(part)] + self.list
+
+            self.list = await context.params.worker_pool.run(rows)
+            self._packed, self._packed_bytes, self._join = [], 0, None
+        return self.list
+
+    def clear(self, context: OpKernelContext, join: Join | None = None) -> None:
+        """Free the rows, many of them in a thread; `join` as for a new object."""
         rows, self.list = self.list, []
-        self._num_bytes = 0
+        self._packed, self._join = [], join
+        self._num_bytes = self._packed_bytes = 0
         if self._counted:
             self._counted = 0
             self._pass.count(self._keeper, 0)
@@ -123,7 +222,7 @@ class Batched(DatasetIterator):
         size_of: the bytes of the batch that it makes.
     """
 
-    __slots__ = ("_drops_rest", "_ended", "_join", "_pass", "_rows", "_size", "_size_of", "_source", "_turns")
+    __slots__ = ("_drops_rest", "_ended", "_join", "_packs", "_pass", "_rows", "_size", "_size_of", "_source", "_turns")
 
     def __init__(
         self,
@@ -133,7 +232,7 @@ class Batched(DatasetIterator):
         join: Join,
         *,
         drops_rest: bool,
-        size_of: Callable[[list[Element]], int] = bytes_of,
+        size_of: SizeOf = bytes_of,
     ) -> None:
         self._pass = one
         self._source = source
@@ -141,29 +240,46 @@ class Batched(DatasetIterator):
         self._join = join
         self._size_of = size_of
         self._drops_rest = drops_rest
-        self._rows = _Rows(one, self)
+        self._packs = packing(join)
+        self._rows = _Rows(one, self, self._packs)
         self._ended = False
         self._turns = Turns()
 
     async def next(self, context: OpKernelContext) -> Element | None:
         try:
-            while len(self._rows.list) < self._size and not self._ended:
-                element = await self._source.next(context)
-                if element is None:
-                    self._ended = True
-                else:
-                    self._rows.append(element)
-                    await self._turns.take()
-            if len(self._rows.list) < (self._size if self._drops_rest else 1):
+            self._ended = self._ended or await collect(self._source, self._rows, self._size, self._turns, context)
+            if len(self._rows) < (self._size if self._drops_rest else 1):
                 self._rows.clear(context)
                 return None
-            batch = await joined_rows(context, self._pass, self._rows.list, self._join, self._size_of)
+            batch = await self._rows.joined(context, self._join, self._size_of)
         except BaseException as error:
             if not was_cancelled(context, error):
-                self._rows.clear(context)
+                self._rows.clear(context, self._packs)
             raise
-        self._rows.clear(context)
+        self._rows.clear(context, self._packs)
         return batch
+
+
+def packing(join: Join) -> Join | None:
+    """How rows are packed that `join` joins to a batch; None if they are not."""
+    return join if isinstance(join, PlainJoin) and join.packs else None
+
+
+async def collect(source: DatasetIterator, rows: _Rows, size: int, turns: Turns, context: OpKernelContext) -> bool:
+    """Take elements until there are so many rows; returns True if the source has ended."""
+    left = size - len(rows)
+    while left:
+        element = source.next_at_once(context)
+        if element is NOT_YET:
+            element = await source.next(context)
+        if element is None:
+            return True
+        rows.append(element)
+        left -= 1
+        if rows.are_full:
+            rows.pack()
+        await turns.take()
+    return False
 
 
 class _Replayed(DatasetIterator):
@@ -197,10 +313,12 @@ class MappedBatches(DatasetIterator):
         "_ended",
         "_join",
         "_one_by_one",
+        "_packs",
         "_pass",
         "_rows",
         "_size",
         "_source",
+        "_turns",
         "_types",
     )
 
@@ -213,56 +331,47 @@ class MappedBatches(DatasetIterator):
         self._types = types
         self._size = size
         self._drops_rest = drops_rest
-        self._join = plain_join(source.types)
-        self._rows = _Rows(one, self)
+        self._join = PlainJoin(source.types)
+        self._packs = packing(self._join)
+        self._rows = _Rows(one, self, self._packs)
         self._ended = False
+        self._turns = Turns()
         self._one_by_one: DatasetIterator | None = None
 
     async def next(self, context: OpKernelContext) -> Element | None:
         if self._one_by_one is None:
             try:
-                await self._collect(context)
+                self._ended = self._ended or await collect(self._source, self._rows, self._size, self._turns, context)
             except BaseException as error:
                 if not was_cancelled(context, error):
-                    self._rows.clear(context)
+                    self._rows.clear(context, self._packs)
                 raise
-            rows = self._rows.list
-            if len(rows) < (self._size if self._drops_rest else 1):
+            if len(self._rows) < (self._size if self._drops_rest else 1):
                 self._rows.clear(context)
                 return None
             try:
-                batch = await self._mapped(context, rows)
+                batch = await self._mapped(context)
             except errors.OpError as error:
                 if was_cancelled(context, error):
                     raise
-                self._begin_one_by_one(rows)
+                self._begin_one_by_one(await self._rows.unpacked(context))
             else:
-                self._rows.clear(context)
+                self._rows.clear(context, self._packs)
                 return batch
         assert self._one_by_one is not None
         return await self._one_by_one.next(context)
 
-    async def _collect(self, context: OpKernelContext) -> None:
-        turns = Turns()
-        while len(self._rows.list) < self._size and not self._ended:
-            element = await self._source.next(context)
-            if element is None:
-                self._ended = True
-            else:
-                self._rows.append(element)
-                await turns.take()
-
-    async def _mapped(self, context: OpKernelContext, rows: list[Element]) -> Element:
-        batch = await joined_rows(context, self._pass, rows, self._join)
+    async def _mapped(self, context: OpKernelContext) -> Element:
+        batch = await self._rows.joined(context, self._join)
         results: Element = tuple(await self._call(context, batch))
         for result in results:
-            if result.shape[:1] != (len(rows),):
+            if result.shape[:1] != (len(self._rows),):
                 raise errors.InternalError("the function is not one of rows")
         return results
 
     def _begin_one_by_one(self, rows: list[Element]) -> None:
         mapped = Mapped(_Replayed(rows, self._source), self._call, preserves=True)
-        join = plain_join(self._types)
+        join = PlainJoin(self._types)
         self._one_by_one = Batched(self._pass, mapped, self._size, join, drops_rest=self._drops_rest)
         self._rows.list = []  # they stay counted, as they are still there
 
@@ -286,7 +395,7 @@ def num_batches(count: int, size: int, *, drops_rest: bool) -> int:
 def batch_dataset(c: OpKernelConstruction) -> Compute:
     made = Made(c)
 
-    joined = plain_join(made.types)
+    joined = PlainJoin(made.types)
 
     def compute(tensor: Any, batch_size: Any, *others: Any) -> Any:
         source, size = dataset_of(tensor), batch_size_of(batch_size)
@@ -301,26 +410,6 @@ def batch_dataset(c: OpKernelConstruction) -> Compute:
         return made.of(make, count)
 
     return compute
-
-
-def plain_join(types: Sequence[DType]) -> Join:
-    """Joins elements of equal shapes and these types."""
-
-    def joined(rows: list[Element]) -> Element:
-        _check_equal_shapes(rows)
-        return join(rows, types)
-
-    return joined
-
-
-def _check_equal_shapes(rows: Sequence[Element]) -> None:
-    for index, first in enumerate(rows[0]):
-        for number, row in enumerate(rows):
-            if row[index].shape != first.shape:
-                raise errors.InvalidArgumentError(
-                    f"Cannot batch tensors with different shapes in component {index}. First element had shape "
-                    f"{shape_text(first.shape)} and element {number} had shape {shape_text(row[index].shape)}."
-                )
 
 
 @kernel("PaddedBatchDataset", "PaddedBatchDatasetV2", cost=0)

@@ -22,7 +22,7 @@ from aexec.framework.waiting.inline_call import check_inline
 from aexec.framework.waiting.loop_budget import COPY_NS, OBJECT_NS
 from aexec.kernels.common.variants import boxed
 from aexec.kernels.datasets.arguments import ONE_DATASET, Called, Made, flag, integer, was_cancelled
-from aexec.kernels.datasets.batch_dataset_ops import joined_rows, plain_join
+from aexec.kernels.datasets.batch_dataset_ops import PlainJoin, joined_rows
 from aexec.kernels.datasets.function_dataset_ops import Call
 from aexec.kernels.datasets.source_dataset_ops import Listed
 from aexec.resources.datasets.dataset import (
@@ -178,7 +178,7 @@ def _windows(count: int, size: int, shift: int, stride: int, *, drops_rest: bool
 def sliding_window_dataset(c: OpKernelConstruction) -> Compute:
     """Batches of windows; the last ones, which are not full, are left out if the node says so."""
     made = Made(c)
-    join = plain_join(made.types)
+    join = PlainJoin(made.types)
 
     async def joined(context: OpKernelContext, one: Pass, rows: list[Element]) -> Element:
         return await joined_rows(context, one, rows, join)

@@ -16,7 +16,7 @@ from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.waiting.processors import num_processors
 from aexec.kernels.datasets.arguments import ONE_DATASET, Called, Made, flag, instead_of_end, integer
-from aexec.kernels.datasets.batch_dataset_ops import Batched, MappedBatches, batch_size_of, num_batches, plain_join
+from aexec.kernels.datasets.batch_dataset_ops import Batched, MappedBatches, PlainJoin, batch_size_of, num_batches
 from aexec.kernels.datasets.function_dataset_ops import Call, Interleaved, mapped_dataset
 from aexec.resources.datasets.dataset import UNKNOWN, DatasetIterator, Element, Pass, Turns, dataset_of
 
@@ -208,7 +208,7 @@ def parallel_map_dataset(c: OpKernelConstruction) -> Compute:
 @kernel("MapAndBatchDataset", "ExperimentalMapAndBatchDataset", cost=0)
 def map_and_batch_dataset(c: OpKernelConstruction) -> Compute:
     made, function, preserves = Made(c), Called(c, "f", c.attr("output_types")), c.attr("preserve_cardinality")
-    joined = plain_join(made.types)
+    joined = PlainJoin(made.types)
 
     def compute(tensor: Any, *others: Any) -> Any:
         *captured, batch_size, num_parallel_calls, drop_remainder = others

@@ -5,6 +5,7 @@ They are kernels of "datasets.prefetch_dataset_ops" and of the modules that `tes
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 from typing import Any
@@ -21,6 +22,7 @@ from aexec.framework.shape import PartialTensorShape
 from aexec.framework.wire.attr_value import NameAttrList
 from aexec.ops.families import FAMILIES
 from aexec.queues.queue_base import QueueBase
+from aexec.resources.datasets.iterator_resource import IteratorResource
 from tests.kernels.datasets.dataset_graphs import SCALAR, DatasetGraph
 from tests.kernels.datasets.pipelines import RECORDED
 from tests.kernels.datasets.recorded_pipelines import graph_of
@@ -401,6 +403,34 @@ async def test_prefetched_elements_wait_in_a_queue_of_the_session() -> None:
         (name,) = session.queues()
         assert name.endswith("/ahead")
         assert session.resources.lookup("localhost", name, QueueBase).capacity == 3
+
+
+@pytest.mark.parametrize("kind", ["memory", "repeat", "take", "prefetch"])
+async def test_element_that_is_there_is_taken_without_waiting(kind: str) -> None:
+    """The step is over before it has given the event loop a turn."""
+    g = DatasetGraph()
+    numbers = g.numbers(9)
+    datasets = {
+        "memory": lambda: numbers,
+        "repeat": lambda: g.with_count("repeat", "RepeatDataset", numbers, 2),
+        "take": lambda: g.with_count("take", "TakeDataset", numbers, 8),
+        "prefetch": lambda: g.with_count("prefetch", "PrefetchDataset", numbers, 5),
+    }
+    async with aexec.Session(g.iterated(datasets[kind]())) as session:
+        await session.run([], targets=["begin"])
+        call = session.make_callable("next:0")
+        for number in range(3):
+            assert await call() == number
+            await asyncio.sleep(0)
+        with pytest.raises(StopIteration) as ended:
+            call().send(None)
+        assert ended.value.value == 3
+        assert "after 4 elements" in repr(session.resources.lookup("localhost", "numbers", IteratorResource))
+        left = {"repeat": [*range(4, 9), *range(9)], "take": [*range(4, 8)]}.get(kind, [*range(4, 9)])
+        assert [int(await call()) for _ in left] == left
+        for _ in range(2):
+            with pytest.raises(errors.OutOfRangeError):
+                await call()
 
 
 async def test_iterator_without_a_dataset_is_refused() -> None:
