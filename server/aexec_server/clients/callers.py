@@ -7,6 +7,7 @@ to one (`sessions/store.py`).
 from __future__ import annotations
 
 import enum
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -14,7 +15,19 @@ from aiohttp import web
 
 from aexec_server.clients.client_address import client_at
 
-__all__ = ["ANYONE", "CALLER", "NO_KEYS", "NO_QUOTAS", "REFUSALS", "Caller", "Quotas", "Refusal", "Scope", "anyone_at"]
+__all__ = [
+    "ANYONE",
+    "CALLER",
+    "CLIENT",
+    "NO_KEYS",
+    "NO_QUOTAS",
+    "REFUSALS",
+    "Caller",
+    "Quotas",
+    "Refusal",
+    "Scope",
+    "anyone_at",
+]
 
 
 class Scope(enum.Enum):
@@ -112,6 +125,8 @@ class Refusal:
 ANYONE = Caller("", frozenset((Scope.RUN, Scope.MANAGE)))
 # The caller of a request that `core/access.py` has admitted: `request[CALLER]`.
 CALLER: web.RequestKey[Caller] = web.RequestKey("caller", Caller)
+# The client of the request, or of the gRPC call, in whose task this is read: `Caller.client`.
+CLIENT: ContextVar[str] = ContextVar("aexec_client", default="")
 
 
 @lru_cache(4096)

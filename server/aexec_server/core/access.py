@@ -14,7 +14,7 @@ from multidict import CIMultiDictProxy
 
 from aexec import errors
 from aexec_server.clients.caller_header import CALLER_HEADER, read_caller
-from aexec_server.clients.callers import ANYONE, CALLER, NO_KEYS, REFUSALS, Caller, Refusal, Scope, anyone_at
+from aexec_server.clients.callers import ANYONE, CALLER, CLIENT, NO_KEYS, REFUSALS, Caller, Refusal, Scope, anyone_at
 from aexec_server.clients.client_address import peer_host
 from aexec_server.clients.token_source import TokenSource
 from aexec_server.core.routes import Handler, Route
@@ -97,6 +97,7 @@ class AccessControl:
         async def guarded(request: web.Request) -> web.StreamResponse:
             check(request)
             admit(request, scope)
+            CLIENT.set(request[CALLER].client)
             return await handler(request)
 
         return guarded

@@ -6,9 +6,11 @@ import asyncio
 import base64
 import binascii
 import json
+import os
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar, TypeVarTuple
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 from aiohttp.hdrs import CONTENT_ENCODING, CONTENT_TYPE
@@ -26,6 +28,8 @@ from aexec.hosting import (
     unreadable,
     wire_format,
 )
+from aexec_server.clients.callers import CLIENT
+from aexec_server.clients.client_turns import ClientTurns
 from aexec_server.headed import Headed
 from aexec_server.http import json_text
 from aexec_server.http.body_budget import BodyBudget
@@ -81,6 +85,11 @@ _MAX_CHUNKS = 65536
 # Tensors of any type may begin at a multiple of this many bytes; and the least size of bodies that are aligned.
 _ALIGNMENT = 16
 _ALIGNED_BYTES = 1 << 20
+# Calls that take longer than this wait for their client's turn; and the most of them at a time, so that two threads of
+# the event loop's pool are left to all others.
+_LONG_NS = 20e6
+_LONG_CALLS = min(32, (os.cpu_count() or 1) + 4) - 2
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, ClientTurns] = WeakKeyDictionary()
 _WBITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 encode_json = json.JSONEncoder(separators=(",", ":")).encode
@@ -107,7 +116,8 @@ async def beside(
 ) -> T:
     """Call `work(*arguments)`, which takes about `nanoseconds`, and return its result.
 
-    The call is made in a thread if it is long by that estimate, or if it raises NeedsThreadError.
+    The call is made in a thread if it is long by that estimate, or if it raises NeedsThreadError.  A bounded number of
+    calls that may take very long is made at a time, half of them for one client, so that others find a thread.
 
     Args:
         deadline: when to stop waiting for a thread, by `time.monotonic`; None for never.
@@ -119,13 +129,25 @@ async def beside(
         try:
             return work(*arguments)
         except NeedsThreadError:
-            pass
+            nanoseconds = _LONG_NS  # nobody knows
 
     def in_thread() -> T:
         with collector_paused():
             return work(*arguments)
 
+    if nanoseconds >= _LONG_NS:
+        return await in_time(_in_turn(in_thread), deadline)
     return await in_time(run_in_thread(in_thread, on_cancel=OnCancel.ABANDON), deadline)
+
+
+async def _in_turn(call: Callable[[], T]) -> T:
+    """Make a long call in a thread when it is the present client's turn."""
+    loop = asyncio.get_running_loop()
+    turns = _turns.get(loop)
+    if turns is None:
+        turns = _turns[loop] = ClientTurns(_LONG_CALLS, _LONG_CALLS // 2)
+    async with turns.turn(CLIENT.get()):
+        return await run_in_thread(call, on_cancel=OnCancel.ABANDON)
 
 
 async def in_time(work: Awaitable[T], deadline: float | None) -> T:

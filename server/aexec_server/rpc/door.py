@@ -18,7 +18,7 @@ from aexec import errors
 from aexec.errors import Code
 from aexec.hosting import STATUS_DETAILS
 from aexec_server.clients.caller_header import CALLER_HEADER
-from aexec_server.clients.callers import ANYONE, Scope
+from aexec_server.clients.callers import ANYONE, CLIENT, Scope
 from aexec_server.core.access_log import log_access
 from aexec_server.core.server_state import Server
 from aexec_server.core.spans import Spans
@@ -149,6 +149,7 @@ class Door:
             call.caller = access.admit_relayed_call(_text(metadata.get(_CALLER)), scope)
         else:
             call.caller = access.admit_call(_text(metadata.get("authorization")), call.host, scope)
+        CLIENT.set(call.caller.client)
         if scope is not Scope.OPEN:
             self._server.check_accepting()
 

@@ -8,18 +8,20 @@ import gzip
 import json
 import math
 import random
+import threading
 import time
 import zlib
 from typing import Any
 
 import numpy as np
 import pytest
+from aexec_server.clients.callers import CLIENT
 from aexec_server.http import bodies, json_text
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aexec import errors
-from aexec.hosting import run_in_thread
+from aexec.hosting import NeedsThreadError, run_in_thread
 from tests.server.conftest import Api, Start, small_graph
 from tests.support.turns import polite_threads, turns_during
 
@@ -284,3 +286,38 @@ async def test_large_body_is_inflated_in_a_thread(
     response, _ = await api.raw("POST", f"/v1/sessions/{small}:run", compressed, Content_Encoding="gzip")
     assert response.status == 200
     assert ("decompress" in calls) is in_thread
+
+
+@pytest.mark.parametrize("nanoseconds", [1e9, 1e7, 0.0], ids=["long", "short", "unknown"])
+async def test_long_calls_of_one_client_leave_threads_to_another(nanoseconds: float) -> None:
+    may_end = threading.Event()
+
+    def answer() -> int:
+        if threading.current_thread() is threading.main_thread():
+            raise NeedsThreadError
+        return 7
+
+    CLIENT.set("one")
+    calls = [asyncio.create_task(bodies.beside(1e9, may_end.wait, 60)) for _ in range(40)]
+    try:
+        await asyncio.sleep(0)
+        CLIENT.set("other")
+        assert await asyncio.wait_for(bodies.beside(nanoseconds, answer), 10) == 7
+        assert not any(call.done() for call in calls)
+    finally:
+        may_end.set()
+    assert await asyncio.gather(*calls) == [True] * 40
+
+
+async def test_long_call_that_waits_for_its_turn_may_be_cancelled() -> None:
+    may_end, made = threading.Event(), []
+    calls = [asyncio.create_task(bodies.beside(1e9, may_end.wait, 60)) for _ in range(20)]
+    await asyncio.sleep(0)
+    late = asyncio.create_task(bodies.beside(1e9, made.append, 1))
+    await asyncio.sleep(0)
+    late.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await late
+    may_end.set()
+    await asyncio.gather(*calls)
+    assert await bodies.beside(1e9, lambda: 7) == 7 and not made
