@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from google.protobuf.message import Message
@@ -12,8 +14,12 @@ from google.protobuf.message import Message
 import aexec
 import aexec.compat.v1 as tf
 from aexec import errors
+from aexec.client import input as _input
 from aexec.compat.v1.namespace import renamed
+from aexec.framework.op_contract import op_registry
+from aexec.graph.op_functions import function_names
 from tests.compat.recorded.names import FILE, callables, resolve
+from tests.compat.recorded.record import plain
 
 # Of TensorFlow 2.21: names of arguments; `record.py` wrote them.
 SIGNATURES: dict[str, list[str]] = json.loads((FILE.parent / "signatures.json").read_text())
@@ -47,6 +53,80 @@ def test_arguments() -> None:
     assert len(functions) > 700
     other = {name: (arguments(name), theirs) for name, theirs in functions.items()}
     assert not {name: both for name, both in other.items() if both[0][: len(both[1])] != both[1]}
+
+
+# Arguments that `use_cudnn_on_gpu=` of a table takes and aexec has no use for are not compared; nor are names of nodes,
+# which tests of names compare.  None of TensorFlow's means that a function chooses.
+
+# What means the same as TensorFlow's default.
+SAME: dict[str, set[str]] = {
+    "1 for each axis": {"strides", "dilation_rate", "dilations"},
+    "chosen by the step": {"trainable"},
+}
+
+# Functions whose options go to another one, which has the defaults.
+PASSED_ON: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys("range_input_producer slice_input_producer string_input_producer".split(), _input.input_producer),
+    **dict.fromkeys("batch batch_join shuffle_batch shuffle_batch_join".split(), _input._batch),
+}
+
+
+def default(function: Any, argument: str) -> Any:
+    """What an argument is that is not given: the function's own, that of the one below it, or that of the op."""
+    found = inspect.signature(function).parameters[argument].default
+    ours, names, unsupported = getattr(function, "renames", (None, {}, ()))
+    if found is not None or argument in unsupported:
+        return found
+    below = names.get(argument) if ours is not None else argument
+    if not below:
+        return IGNORED
+    if ours is None:
+        return of_op(function, below)
+    if below in inspect.signature(ours).parameters:
+        return default(ours, below)
+    options = PASSED_ON.get(function.__name__)
+    return None if options is None else inspect.signature(options).parameters[below].default
+
+
+def of_op(function: Any, argument: str) -> Any:
+    """The default of an attr of an op; None if it is no op, or has none."""
+    if function is not getattr(aexec.ops, function.__name__, None):
+        return None
+    attrs = op_registry.global_registry.lookup(function_names()[function.__name__]).op_def.attrs
+    return next((attr.default for attr in attrs if attr.name == argument and attr.has_default), None)
+
+
+IGNORED = object()
+
+
+def is_same(ours: Any, theirs: Any, argument: str) -> bool:
+    if isinstance(theirs, dict) and isinstance(ours, str):
+        ours = {"dtype": ours}
+    if argument in SAME["1 for each axis"] and isinstance(theirs, list):
+        return ours in (1, theirs)
+    if ours is None and argument in SAME["chosen by the step"]:
+        return theirs is True  # `FunctionLayer` and layers' functions take None for it
+    return bool(ours == theirs) or (ours is None and theirs in (False, 0) and theirs is not None)
+
+
+def test_defaults() -> None:
+    """Those of TensorFlow that are plain values."""
+    recorded: dict[str, dict[str, Any]] = json.loads((FILE.parent / "defaults.json").read_text())
+    compared, other = 0, {}
+    for name, theirs in recorded.items():
+        if name in OTHERWISE or is_message(name):
+            continue
+        function = resolve(name)
+        for argument, value in theirs.items():
+            if argument == "name" or value is None or argument not in inspect.signature(function).parameters:
+                continue
+            ours = default(function, argument)
+            if ours is not IGNORED:
+                compared += 1
+                if not is_same(plain(ours), value, argument):
+                    other[f"{name}: {argument}"] = ours, value
+    assert compared > 1000
+    assert not other
 
 
 def test_arguments_that_may_be_left_out() -> None:

@@ -10,6 +10,7 @@ Implementations are imported when they are first used.  Next to read: `__init__.
 
 from __future__ import annotations
 
+import ast
 import difflib
 import importlib
 import sys
@@ -112,7 +113,9 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, Parameter]:
         return {}  # a function written in C may not have a signature
 
 
-def renamed(ours: Callable[..., Any], arguments: str, name: str) -> Callable[..., Any]:
+def renamed(
+    ours: Callable[..., Any], arguments: str, name: str, of: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
     """A function of aexec with TensorFlow's order and names of arguments.
 
     Args:
@@ -120,6 +123,7 @@ def renamed(ours: Callable[..., Any], arguments: str, name: str) -> Callable[...
             is ignored here; `theirs!` if it is not supported; `theirs!value` if only this value is supported.
             Arguments that are missing, or None, get aexec's defaults.
         name: of the function.
+        of: the function whose parameters these are; by default `ours`.
     """
     names: dict[str, str] = {}
     unsupported: dict[str, str] = {}
@@ -129,9 +133,10 @@ def renamed(ours: Callable[..., Any], arguments: str, name: str) -> Callable[...
         names[theirs] = "" if refused else mine if equals else theirs
         if refused:
             unsupported[theirs] = only
-    given_to_ours = _parameters(ours)
+    given_to_ours = _parameters(ours) if of is None else _parameters(of)
     needed = {name for name, parameter in given_to_ours.items() if parameter.default is Parameter.empty}
     defaults = {theirs: given_to_ours[name].default for theirs, name in names.items() if name in given_to_ours}
+    defaults |= {theirs: _literal(only) for theirs, only in unsupported.items() if only}
     accepted = Signature(
         [
             Parameter(theirs, Parameter.POSITIONAL_OR_KEYWORD, default=None if name in needed else defaults.get(theirs))
@@ -157,6 +162,25 @@ def renamed(ours: Callable[..., Any], arguments: str, name: str) -> Callable[...
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"TensorFlow's `{name}`, over `{getattr(ours, '__module__', '')}.{getattr(ours, '__name__', '')}`."
     call.__signature__ = accepted  # type: ignore[attr-defined]
+    call.renames = ours, names, frozenset(unsupported)  # type: ignore[attr-defined]
+    return call
+
+
+def _literal(text: str) -> Any:
+    """The value that a word of a table stands for."""
+    try:
+        return ast.literal_eval(text)
+    except ValueError:
+        return text
+
+
+def _bound(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A function with the parameters of a method, without the first."""
+
+    def call(*values: Any, **named: Any) -> Any:
+        return method(None, *values, **named)
+
+    call.__signature__ = Signature(list(signature(method).parameters.values())[1:])  # type: ignore[attr-defined]
     return call
 
 
@@ -169,7 +193,7 @@ def made_with(ours: type, arguments: str, *bases: type, **members: Any) -> Any:
         bases: its base classes; by default `ours`.
         members: further attributes.
     """
-    prepare = renamed(dict, arguments, ours.__name__)
+    prepare = renamed(dict, arguments, ours.__name__, _bound(ours.__init__))  # type: ignore[misc]
 
     def begin(self: Any, *values: Any, **named: Any) -> None:
         ours.__init__(self, **prepare(*values, **named))  # type: ignore[misc]

@@ -32,11 +32,11 @@ __all__ = [
     "trace",
 ]
 
-_DIAGONALS = "k! num_rows! num_cols! padding_value! align!"
+_DIAGONALS = "k! num_rows!-1 num_cols!-1 padding_value! align!RIGHT_LEFT"
 
 matrix_diag = renamed(ops.matrix_diag, f"diagonal name {_DIAGONALS}", "matrix_diag")
-matrix_diag_part = renamed(ops.matrix_diag_part, "input name k! padding_value! align!", "matrix_diag_part")
-matrix_set_diag = renamed(ops.matrix_set_diag, "input diagonal name k! align!", "matrix_set_diag")
+matrix_diag_part = renamed(ops.matrix_diag_part, "input name k! padding_value! align!RIGHT_LEFT", "matrix_diag_part")
+matrix_set_diag = renamed(ops.matrix_set_diag, "input diagonal name k! align!RIGHT_LEFT", "matrix_set_diag")
 matrix_solve = renamed(ops.matrix_solve, "matrix rhs adjoint name", "matrix_solve")
 matrix_triangular_solve = renamed(
     ops.matrix_triangular_solve, "matrix rhs lower adjoint name", "matrix_triangular_solve"

@@ -87,12 +87,11 @@ class Variable(_variable.Variable, metaclass=_Any):
         import_scope: str | None = None,
         constraint: Callable[..., Any] | None = None,
         use_resource: bool | None = None,
-        synchronization: Any = None,
-        aggregation: Any = None,
+        synchronization: Any = 0,
+        aggregation: Any = 0,
         shape: Any = None,
     ) -> None:
         refuse("Variable", variable_def=variable_def, import_scope=import_scope, shape=shape)
-        refuse("Variable", synchronization=synchronization, aggregation=aggregation)
         super().__init__(
             initial_value,
             trainable=trainable is not False,
@@ -119,11 +118,10 @@ def get_variable(
     use_resource: bool | None = None,
     custom_getter: Any = None,
     constraint: Callable[..., Any] | None = None,
-    synchronization: Any = None,
-    aggregation: Any = None,
+    synchronization: Any = 0,
+    aggregation: Any = 0,
 ) -> Any:
-    """`tf.get_variable`."""
-    refuse("get_variable", synchronization=synchronization, aggregation=aggregation)
+    """`tf.get_variable`; there is one replica, so that `synchronization` and `aggregation` change nothing."""
     if use_resource is None and _resource_form:
         use_resource = True
     return _variable_scope.get_variable(
@@ -156,11 +154,10 @@ def get_local_variable(
     use_resource: bool | None = None,
     custom_getter: Any = None,
     constraint: Callable[..., Any] | None = None,
-    synchronization: Any = None,
-    aggregation: Any = None,
+    synchronization: Any = 0,
+    aggregation: Any = 0,
 ) -> Any:
     """`tf.get_local_variable`."""
-    refuse("get_local_variable", synchronization=synchronization, aggregation=aggregation)
     return get_variable(
         name,
         shape,
@@ -268,8 +265,8 @@ def count_up_to(ref: Any, limit: int, name: str | None = None) -> Any:
     return ops.count_up_to(ref, limit, name=name)
 
 
-def _scattering(how: str) -> Callable[..., Any]:
-    def scatter(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
+def _scattering(how: str, locking: bool = False) -> Callable[..., Any]:
+    def scatter(ref: Any, indices: Any, updates: Any, use_locking: bool = locking, name: str | None = None) -> Any:
         rows = IndexedSlices(updates, indices, None)
         return getattr(ref, f"scatter_{how}")(rows, use_locking=use_locking, name=name)
 
@@ -278,7 +275,7 @@ def _scattering(how: str) -> Callable[..., Any]:
     return scatter
 
 
-scatter_update = _scattering("update")
+scatter_update = _scattering("update", True)
 scatter_add = _scattering("add")
 scatter_sub = _scattering("sub")
 scatter_mul = _scattering("mul")
@@ -292,11 +289,11 @@ def scatter_nd_update(ref: Any, indices: Any, updates: Any, use_locking: bool = 
     return ref.scatter_nd_update(indices, updates, name)
 
 
-def scatter_nd_add(ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None) -> Any:
+def scatter_nd_add(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
     """`tf.scatter_nd_add`."""
     return ref.scatter_nd_add(indices, updates, name)
 
 
-def scatter_nd_sub(ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None) -> Any:
+def scatter_nd_sub(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
     """`tf.scatter_nd_sub`."""
     return ref.scatter_nd_sub(indices, updates, name)

@@ -51,10 +51,22 @@ class _Typed:
 
 def _initializer(make: Callable[..., _ours.Initializer], arguments: str = "") -> type:
     """A class with TensorFlow's name of an initializer, these arguments and a type."""
+    taken = Signature(
+        [
+            *(p.replace(kind=Parameter.KEYWORD_ONLY) for p in signature(make).parameters.values()),
+            Parameter("dtype", Parameter.KEYWORD_ONLY, default=float32),
+        ]
+    )
+
+    def parameters(**given: Any) -> None:
+        """Its signature says what `make` takes, and the type."""
+
+    parameters.__signature__ = taken  # type: ignore[attr-defined]
     prepare = renamed(
         lambda dtype=None, **given: (make(**given), dtype),
         arguments if "dtype" in arguments else f"{arguments} dtype",
         make.__name__,
+        parameters,
     )
 
     def begin(self: _Typed, *values: Any, **named: Any) -> None:

@@ -63,11 +63,12 @@ class Saver:
         builder: Any = None,
         defer_build: bool = False,
         allow_empty: bool = False,
-        write_version: Any = None,
+        write_version: int = 2,
         pad_step_number: bool = False,
         save_relative_paths: bool = False,
         filename: str | None = None,
     ) -> None:
+        refuse("Saver", write_version=None if write_version == 2 else write_version)
         refuse("Saver", reshape=reshape, builder=builder, defer_build=defer_build, pad_step_number=pad_step_number)
         if var_list is None and saver_def is None:
             var_list = global_variables()
