@@ -182,6 +182,12 @@ def registered(op: str) -> set[Registration]:
     }
 
 
+def ops_of_tensorflow() -> list[str]:
+    """The ops that TensorFlow's CPU build has kernels for."""
+    kernels = _tensorflow_kernels().items()
+    return sorted(op for op, entries in kernels if any(entry["device"] in ("CPU", "DEFAULT") for entry in entries))
+
+
 def in_tensorflow(op: str) -> set[Registration] | None:
     """The same for TensorFlow's CPU build; None if it has no kernel for the op."""
     entries = _tensorflow_kernels().get(op)
