@@ -405,6 +405,25 @@ class RunMetadata:
 
         return to_chrome_trace(self._traced(), show_memory=show_memory)
 
+    def timeline(self) -> str:
+        """Return the step statistics as a drawing in SVG: a row for each thread or stream, a bar for each node run.
+
+        Notebooks show it for the metadata of a traced run.
+
+        Raises:
+            FailedPreconditionError: the run was not traced.
+        """
+        from aexec.runtime.profiling.trace_drawing import timeline_svg
+
+        return timeline_svg(self.chrome_trace())
+
+    def _repr_html_(self) -> str:
+        from aexec.framework.html_repr import block, facts_table
+
+        facts = facts_table({"most bytes of tensors": self.peak_bytes, "prints": self.prints})
+        drawing = [] if self.step_stats is None else [self.timeline()]
+        return block("RunMetadata", "" if drawing else "of a run that was not traced", facts, *drawing)
+
     def _traced(self) -> proto.StepStats:
         if self.step_stats is None:
             raise errors.FailedPreconditionError("the run was not traced: pass RunOptions(trace=True)")

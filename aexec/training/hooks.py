@@ -319,7 +319,7 @@ class EarlyStoppingHook(SessionRunHook):
 
 
 class ProgressBarHook(SessionRunHook):
-    """A bar on the terminal, with the global step, its rate, and the remaining time; nothing if there is no terminal.
+    """A bar on the terminal or in the notebook, with the global step and the remaining time; nothing if there is none.
 
     Args:
         last_step: where the bar ends.
@@ -339,7 +339,7 @@ class ProgressBarHook(SessionRunHook):
 
         console = self._console or Console(file=sys.stderr)
         columns = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn())
-        self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
+        self._bar = Progress(*columns, console=console, disable=not (console.is_terminal or console.is_jupyter))
         self._task = self._bar.add_task("step", total=self._last_step)
         self._bar.start()
         coordinator.create_task(self._stop_with(coordinator), name="progress bar")

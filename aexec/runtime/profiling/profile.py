@@ -116,6 +116,11 @@ class Profile:
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         return "\n".join(_line(row, widths, rows[0]) for row in rows)
 
+    def _repr_html_(self) -> str:
+        from aexec.runtime.profiling.trace_drawing import profile_html  # imported for notebooks only
+
+        return profile_html(self)
+
     def _per_step(self, sum_of_steps: float) -> float:
         return sum_of_steps / max(1, self.steps)
 

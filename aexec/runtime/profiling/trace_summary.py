@@ -13,7 +13,7 @@ from aexec.framework import errors
 from aexec.runtime.profiling.profile import NodeRun, Profile, profile_runs
 from aexec.runtime.profiling.step_stats import SOURCE
 
-__all__ = ["profile_trace", "trace_facts"]
+__all__ = ["node_runs_of", "profile_trace", "trace_facts"]
 
 _COPY = "Copy"
 
@@ -28,7 +28,7 @@ def profile_trace(trace: Any, *, by: str = "op", order_by: str = "self") -> Prof
     Raises:
         InvalidArgumentError: no such trace, grouping or order.
     """
-    return profile_runs(map(_run, _node_runs(trace)), 1, by=by, order_by=order_by)
+    return profile_runs(map(_run, node_runs_of(trace)), 1, by=by, order_by=order_by)
 
 
 def trace_facts(trace: Any) -> str:
@@ -37,7 +37,7 @@ def trace_facts(trace: Any) -> str:
     Raises:
         InvalidArgumentError: no such trace.
     """
-    runs = _node_runs(trace)
+    runs = node_runs_of(trace)
     copies = sum(event["cat"] == _COPY for event in runs)
     count = f"{len(runs) - copies} node runs{f' and {copies} copies' if copies else ''} on "
     count += _count({event.get("pid") for event in runs}, "device")
@@ -52,7 +52,8 @@ def _count(things: Iterable[Any], word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-def _node_runs(trace: Any) -> list[Mapping[str, Any]]:
+def node_runs_of(trace: Any) -> list[Mapping[str, Any]]:
+    """The events of a Chrome trace that are runs of nodes or copies.  Raises InvalidArgumentError for what is none."""
     events = trace.get("traceEvents") if isinstance(trace, dict) else trace
     if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
         raise errors.InvalidArgumentError("expected a Chrome trace: an object with a list of traceEvents")

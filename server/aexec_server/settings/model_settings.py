@@ -30,6 +30,10 @@ __all__ = ["Delegates", "Graphs", "Models", "unknown_key"]
 _PATHS = "NAME=PATH"
 _PARTS = "NAME:KEY=TENSOR,KEY=TENSOR"
 _BATCHES = "NAME=ROWS,TIME"
+_NOT_DURABLE = (
+    "a served model cannot be durable, because its state is that of its files: let clients make durable sessions "
+    "(docs/durability.md)"
+)
 # Fields of a ModelSource that have the same key in a file; the others follow from how the source was given.
 _MODEL_KEYS = ("path", "inputs", "outputs", "tags", "versions", "labels", "batching")
 
@@ -156,6 +160,8 @@ class Models(Graphs):
         if not isinstance(value, dict):
             value = {"path": value}
         for key in value:
+            if key == "durable":
+                raise ValueError(f"{name}: {_NOT_DURABLE}")
             if key not in _MODEL_KEYS:
                 raise ValueError(f"{name}: {unknown_key(key, _MODEL_KEYS)}")
         read = _Reader(name, value)

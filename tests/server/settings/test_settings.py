@@ -159,6 +159,7 @@ def test_models_of_a_file(written: Any) -> None:
         ("graphs = {a = 1}", "graphs: a: expected a path, got 1"),
         ("models = {a = {pth = 'x'}}", "models: a: there is no setting 'pth'; did you mean 'path'?"),
         ("models = {a = {}}", "models: a: it has no path"),
+        ("models = {a = {path = 'x', durable = true}}", "models: a: a served model cannot be durable"),
         ("models = {a = {path = 'x', inputs = 'y'}}", "models: a.inputs: expected names with tensors, got 'y'"),
         (
             "models = {a = {path = 'x', versions = 0}}",
