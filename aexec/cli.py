@@ -19,7 +19,6 @@ import aexec
 from aexec import errors
 from aexec.commands.cluster_command import add_cluster
 from aexec.commands.completion_command import add_completion
-from aexec.commands.doctor_command import machine_findings, print_findings
 from aexec.commands.graph_command import add_graph
 from aexec.commands.inspect_command import add_inspect
 from aexec.commands.listing_commands import add_listings
@@ -210,6 +209,8 @@ def _doctor(arguments: argparse.Namespace) -> int:
     from aexec_server.diagnosis import server_findings
     from aexec_server.settings.setting_sources import read_settings
     from aexec_server.settings.settings import SettingError
+
+    from aexec.commands.doctor_command import machine_findings, print_findings
 
     try:
         config = ServerConfig(**read_settings(arguments, os.environ).values)

@@ -103,6 +103,18 @@ def test_gpu_and_cluster_libraries_are_extras() -> None:
     assert any("cupy" in requirement for name, given in extras.items() if name != "dev" for requirement in given)
 
 
+def test_command_that_runs_a_model_imports_nothing_that_trains_one(tmp_path: Path) -> None:
+    (tmp_path / "model.pb").write_bytes(counting_loop().graph().to_bytes())
+    unused = ["aexec.training", "aexec.variables", "importlib.metadata", "numpy.ma"]
+    code = f"""
+import sys
+from aexec.cli import main
+status = main(["run", {str(tmp_path / "model.pb")!r}, "--feed", "n:0=3", "--fetch", "result:0"])
+print(status, [m for m in {unused} if m in sys.modules])
+"""
+    assert run_python(code).splitlines()[-1] == "0 []"
+
+
 def test_sessions_run_where_no_gpu_library_can_be_imported() -> None:
     code = """
 import sys

@@ -227,7 +227,7 @@ def axes_in_range(axes: Array, rank: int) -> set[int]:
     if outside.any():
         axis = flat[outside.argmax()]
         raise errors.InvalidArgumentError(f"Invalid reduction dimension {axis} for input with {rank} dimensions.")
-    return {axis % rank for axis in np.unique(flat).tolist()}
+    return set(np.flatnonzero(np.bincount(flat % rank)).tolist()) if flat.size else set()
 
 
 def concat(c: InferenceContext) -> None:
