@@ -14,6 +14,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.waiting.processors import num_processors
 from aexec.kernels.common.variants import boxed
 from aexec.kernels.datasets.arguments import ONE_DATASET, Called, Made, instead_of_end, integer, was_cancelled
 from aexec.resources.datasets.dataset import (
@@ -30,6 +31,9 @@ from aexec.resources.datasets.dataset import (
 __all__ = ["Call", "Interleaved", "Mapped", "MappedDataset", "mapped_dataset"]
 
 Call = Callable[[OpKernelContext, Element], Any]
+
+# A cycle_length that is chosen here.
+_AUTOTUNE = -1
 
 
 class _OneByOne(DatasetIterator):
@@ -330,6 +334,8 @@ def interleave_dataset(c: OpKernelConstruction) -> Compute:
         source = dataset_of(tensor)
         call = function.with_captured(source.types, captured)
         cycle, block = integer(cycle_length, "cycle_length"), integer(block_length, "block_length")
+        if cycle == _AUTOTUNE:
+            cycle = num_processors()
         if cycle <= 0:
             raise errors.InvalidArgumentError("cycle_length must be greater than zero.")
         if block <= 0:

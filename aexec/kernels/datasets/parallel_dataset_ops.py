@@ -257,14 +257,14 @@ def _parallel_interleave(number: int, *, says_calls: bool) -> Any:
             source = dataset_of(tensor)
             call = function.with_captured(source.types, captured)
             cycle, block = integer(settings[0], "cycle_length"), integer(settings[1], "block_length")
+            calls = integer(settings[-1], "num_parallel_calls") if says_calls else _AUTOTUNE
             if cycle == _AUTOTUNE:
-                cycle = max(4, num_processors())
+                cycle = calls if calls > 0 else max(4, num_processors())
             if cycle <= 0:
                 raise errors.InvalidArgumentError("`cycle_length` must be > 0")
             if block <= 0:
                 raise errors.InvalidArgumentError("`block_length` must be > 0")
-            if says_calls:
-                _check_calls(integer(settings[-1], "num_parallel_calls"), cycle)
+            _check_calls(calls, cycle)
             limit = min(block, _MOST_AHEAD)
             return made.of(lambda one: _InterleavedAhead(one, one.begin(source), call, cycle, block, limit))
 

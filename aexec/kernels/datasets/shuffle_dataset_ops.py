@@ -16,10 +16,12 @@ from aexec.kernels.common.handles import anonymous, delete_by_handle
 from aexec.kernels.datasets.arguments import Made, flag, integer
 from aexec.resources.datasets.dataset import (
     INFINITE,
+    NOT_YET,
     UNKNOWN,
     Dataset,
     DatasetIterator,
     Element,
+    NotYet,
     Pass,
     Turns,
     dataset_of,
@@ -72,13 +74,25 @@ class _Shuffled(DatasetIterator):
         return self._slices[-1][1] - self._slices[0][0] if self._slices else 0
 
     async def next(self, context: OpKernelContext) -> Element | None:
-        size = self._size
-        while self._number < size and await self._fill(context):
+        while self._number < self._size and await self._fill(context):
             if not self._number:  # epochs may be empty without end
                 self._drop_empty_epochs()
             await self._turns.take()
-        if not self._number:
-            return None
+        return self._draw() if self._number else None
+
+    def next_at_once(self, context: OpKernelContext) -> Element | NotYet | None:
+        if self._number < self._size:
+            if self._taken_from is None:
+                return NOT_YET
+            element = self._taken_from.next_at_once(context)
+            if element is None or element is NOT_YET:
+                return NOT_YET
+            self._put(element)
+        return self._draw() if self._number == self._size else NOT_YET
+
+    def _draw(self) -> Element:
+        """Take an element out of the buffer."""
+        size = self._size
         self._drop_empty_epochs()
         current = self._slices[0]
         first = current[0]
@@ -104,17 +118,22 @@ class _Shuffled(DatasetIterator):
             end = self._slices[-1][1] if self._slices else 0
             self._slices.append([end, end])
             self._is_new = True
-        element = await self._taken_from.next(context)
+        element = self._taken_from.next_at_once(context)
+        if element is NOT_YET:
+            element = await self._taken_from.next(context)
         if element is None:
             self._pass.end(self._taken_from)
             self._taken_from = None
             # A dataset without elements is not repeated for ever.
             self._epochs = 0 if self._is_new and self._epochs < 0 else self._epochs - 1
             return True
+        self._put(element)
+        return True
+
+    def _put(self, element: Element) -> None:
         self._is_new = False
         self._buffer[self._slices[-1][1] % self._size] = self._pass.keep(element)
         self._slices[-1][1] += 1
-        return True
 
 
 def _shuffled(made: Made, source: Dataset, buffer_size: Any, seeds: Callable[[Pass], NextSeeds], count: int = 1) -> Any:

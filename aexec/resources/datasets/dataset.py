@@ -117,7 +117,7 @@ class DatasetIterator(ABC):
         """
 
     def next_at_once(self, context: OpKernelContext) -> Element | NotYet | None:
-        """What `next` returns, if that needs little work and no waiting; else `NOT_YET`, and nothing has changed.
+        """What `next` returns, if that needs little work and no waiting; else `NOT_YET`, and nothing is lost.
 
         Raises:
             OpError: as `next`.

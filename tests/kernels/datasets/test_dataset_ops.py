@@ -20,6 +20,7 @@ from aexec.framework.dtypes import int64
 from aexec.framework.kernel_contract import kernel_registry
 from aexec.framework.shape import PartialTensorShape
 from aexec.framework.wire.attr_value import NameAttrList
+from aexec.kernels.datasets import function_dataset_ops, parallel_dataset_ops
 from aexec.ops.families import FAMILIES
 from aexec.queues.queue_base import QueueBase
 from aexec.resources.datasets.iterator_resource import IteratorResource
@@ -405,15 +406,39 @@ async def test_prefetched_elements_wait_in_a_queue_of_the_session() -> None:
         assert session.resources.lookup("localhost", name, QueueBase).capacity == 3
 
 
-@pytest.mark.parametrize("kind", ["memory", "repeat", "take", "prefetch"])
+@pytest.mark.parametrize(
+    ("op", "calls", "cycle"),
+    [("InterleaveDataset", (), 3), ("ParallelInterleaveDatasetV2", (2,), 2), ("ParallelInterleaveDatasetV2", (-1,), 4)],
+)
+async def test_interleave_chooses_how_many_datasets_take_turns(
+    op: str, calls: tuple[int, ...], cycle: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (function_dataset_ops, parallel_dataset_ops):
+        monkeypatch.setattr(module, "num_processors", lambda: 3)
+
+    async def interleaved(cycle_length: int) -> list[int]:
+        g = DatasetGraph()
+        g.graph_def.library.function.append(RANGES)
+        settings = [g.const(f"s{i}", number, int64) for i, number in enumerate((cycle_length, 1, *calls))]
+        attrs = {"f": NameAttrList("Ranges"), "Targuments": []}
+        return await elements(g, g.dataset("d", op, g.numbers(7), *settings, **attrs))
+
+    chosen = await interleaved(-1)
+    assert chosen == await interleaved(cycle)
+    assert chosen != await interleaved(cycle + 1)
+
+
+@pytest.mark.parametrize("kind", ["memory", "repeat", "take", "shuffle", "prefetch"])
 async def test_element_that_is_there_is_taken_without_waiting(kind: str) -> None:
     """The step is over before it has given the event loop a turn."""
     g = DatasetGraph()
     numbers = g.numbers(9)
+    ones = [g.const(f"one{i}", 1, int64) for i in range(3)]
     datasets = {
         "memory": lambda: numbers,
         "repeat": lambda: g.with_count("repeat", "RepeatDataset", numbers, 2),
         "take": lambda: g.with_count("take", "TakeDataset", numbers, 8),
+        "shuffle": lambda: g.dataset("shuffle", "ShuffleDataset", numbers, *ones),
         "prefetch": lambda: g.with_count("prefetch", "PrefetchDataset", numbers, 5),
     }
     async with aexec.Session(g.iterated(datasets[kind]())) as session:
