@@ -20,7 +20,7 @@ GRAPH = {"Content-Type": "application/octet-stream"}
 DEADLINE, LATE = 0.5, 0.3
 # What tensors may take; what graph, plan and the process may take besides, and for each byte of the graph.
 RUN_MB, MORE_MB, FOR_A_BYTE = 256, 200, 150
-MAY_ANSWER = {200, 400, 404, 429, 503, 504}
+MAY_ANSWER = {200, 400, 404, 413, 429, 503, 504}
 
 # Large enough that it would be seen.
 SIZES = {

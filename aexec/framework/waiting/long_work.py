@@ -125,11 +125,16 @@ class ShortWork:
 
 
 class LongWork:
-    """Work for a thread, which others may call off."""
+    """Work for a thread, which others may call off.
 
-    __slots__ = ("_call", "_looked", "_turn_began", "_wake")
+    Attributes:
+        left: the items that `steadily` yields before it calls `go_on`.
+    """
+
+    __slots__ = ("_call", "_looked", "_turn_began", "_wake", "left")
 
     def __init__(self) -> None:
+        self.left = _PIECE
         # Code shared with calls of kernels asks this whether the work is still wanted.
         self._call = CallInThread()
         # Released only from being woken to going on.
@@ -285,19 +290,23 @@ def steadily(items: Iterable[T]) -> Iterator[T]:
     if work is None:
         yield from items
         return
-    if type(work) is ShortWork:
+    if isinstance(work, ShortWork):
         for item in items:
             yield item
             if perf_counter() > work.look_at:
                 work.go_on()
         return
-    left = _PIECE
-    for item in items:
-        yield item
-        left -= 1
-        if not left:
-            work.go_on()
-            left = _PIECE
+    # The count goes on in the next loop: many short ones are long work too.
+    left = work.left
+    try:
+        for item in items:
+            yield item
+            left -= 1
+            if left <= 0:
+                work.go_on()
+                left = _PIECE
+    finally:
+        work.left = left
 
 
 def to_the_end(items: Iterable[T]) -> Iterator[T]:

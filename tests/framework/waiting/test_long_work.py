@@ -239,3 +239,38 @@ def test_short_work_does_not_wait_for_a_lock() -> None:
     ShortWork(1.0).do(take)
     with lock, pytest.raises(NeedsThreadError):
         ShortWork(1.0).do(take)
+
+
+@pytest.mark.parametrize("length", [1, 3, 7, 8, 20])
+def test_many_short_loops_end_when_they_are_called_off(length: int) -> None:
+    """As when the shapes of a function of three nodes are inferred for each of a million calls."""
+    work, done = LongWork(), 0
+
+    def call() -> None:
+        nonlocal done
+        for _ in range(1000):
+            for item in steadily(range(length)):
+                done += 1
+                if item == length - 1 and done >= 100:
+                    work.call_off()
+
+    with pytest.raises(CalledOffError):
+        work.do(call)
+    assert 100 <= done < 140
+
+
+def test_short_loops_within_one_another_are_called_off() -> None:
+    work, done = LongWork(), 0
+
+    def nested(depth: int) -> None:
+        nonlocal done
+        done += 1
+        if done == 1000:
+            work.call_off()
+        if depth:
+            for _ in steadily(range(2)):
+                nested(depth - 1)
+
+    with pytest.raises(CalledOffError):
+        work.do(lambda: nested(20))
+    assert 1000 <= done < 1100
