@@ -141,6 +141,8 @@ def blocks(
 ) -> list[tuple[slice, slice]]:
     """Slices [images, rows] that cut the output into parts that stay in the cache; the pixels of a part are contiguous.
 
+    The output must have elements: otherwise the number of its rows says nothing of its size.
+
     Args:
         together: the most images in a part.
     """

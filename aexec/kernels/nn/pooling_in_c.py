@@ -40,6 +40,8 @@ def max_pool(x: Any, layout: Layout) -> Any:
     if loops is None or windows is None:
         return None
     channels, out = x.shape[3], np.empty(layout.output, x.dtype)
+    if not out.size:  # there may be a million rows of nothing
+        return out
     cuts = blocks(len(x), layout.spec, channels, _PIECE // layout.size)
 
     def piece(i: int) -> None:
@@ -47,8 +49,7 @@ def max_pool(x: Any, layout: Layout) -> Any:
         for n in range(images.start, images.stop):
             loops.max_pool(x[n], out[n, rows], windows, channels, rows.start, rows.stop - rows.start)
 
-    if out.size:
-        in_pieces(len(cuts), piece)
+    in_pieces(len(cuts), piece)
     return out
 
 
@@ -61,6 +62,9 @@ def add_max_pool_grad(x: Any, grad: Any, layout: Layout, out: Any) -> bool:
     loops, windows = native.loops, _windows(x, layout)
     if loops is None or windows is None or not native.are_single(grad, out):
         return False
+    if not grad.size:
+        out[...] = 0
+        return True
     channels, count = x.shape[3], layout.spec[0].count
     step = max(1, _PIECE // (layout.size * max(1, layout.spec[1].count * channels)))
     for image, slopes, target in zip(x, grad, out, strict=True):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from aexec.framework import dtypes, errors
 from aexec.framework.waiting.intra_op import HelperThreads
 from aexec.kernels.common import windowing
+from aexec.kernels.nn import pooling_in_c
 from tests.kernels.array_support import F32, I32, I64, assert_gives, assert_refuses, assert_same, example_of
 from tests.kernels.conv_support import Windows, assert_close, window_attrs
 from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op
@@ -127,6 +128,14 @@ def test_empty_tensors():
         assert_gives("AvgPool", [x], want, **TWO)
         assert_gives("MaxPoolGrad", [x, want, want], x, **TWO)
         assert_gives("AvgPoolGrad", [I32(shape), want], x, **TWO)
+
+
+@pytest.mark.parametrize("shape", [(0, 3_000_000, 5, 3_000_000), (3_000_000, 3_000_000, 5, 0)])
+def test_millions_of_rows_of_nothing_are_not_looked_at(shape, monkeypatch):
+    monkeypatch.setattr(pooling_in_c, "blocks", None)
+    x, attrs = np.zeros(shape, np.float32), {"ksize": [1, 2, 2, 1], "strides": [1, 1, 1, 1], "padding": b"SAME"}
+    assert run_op("MaxPool", [x], **attrs).shape == shape
+    assert run_op("MaxPoolGrad", [x, x, x], **attrs).shape == shape
 
 
 # Against the models
