@@ -41,8 +41,8 @@ REASONS = {
     EagerPyFunc PyFuncStateless""",
     "not built yet": """Batch CSRSparseMatrix* DecodeProtoV2 DenseToCSRSparseMatrix DeviceIndex EncodeProto Fractional*
     GenerateVocabRemapping ImmutableConst KMC2ChainInitialization KmeansPlusPlusInitialization LoadAndRemapMatrix
-    QuantizeDownAndShrinkRange Quantized* RandomIndexShuffle RecordInput Requantiz* Skipgram SobolSample *SparseMatrix*
-    StatefulRandomBinomial StatefulStandardNormal ToBool Unbatch UnbatchGrad _FusedQuantized* _QuantizedMatMul
+    Quantized* RandomIndexShuffle RecordInput Requantiz* Skipgram SobolSample *SparseMatrix*
+    StatefulRandomBinomial StatefulStandardNormal Unbatch UnbatchGrad _FusedQuantized* _QuantizedMatMul
     _QuantizedMaxPool3D""",
     "training of TensorFlow 1's own models": "NegTrain Sdca* AudioMicrofrontend",
     "rounding at random, which only accelerators use": "StochasticCastToInt",

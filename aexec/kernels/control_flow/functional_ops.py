@@ -196,6 +196,12 @@ def _text_of(target: Any) -> str:
     return name
 
 
+@kernel("ToBool", cost=0)
+def to_bool(c: OpKernelConstruction) -> Compute:
+    """Truth of a tensor, as conditions have it."""
+    return lambda value: np.bool_(truth(value))
+
+
 @kernel("FakeParam", cost=0)
 def fake_param(c: OpKernelConstruction) -> Compute:
     """Stands for a branch output that is never used: zeros of the declared shape, with unknown dimensions as 0.

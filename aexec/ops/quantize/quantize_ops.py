@@ -70,7 +70,7 @@ register_op(
 register_op(
     "QuantizeDownAndShrinkRange(input: Tinput, input_min: float, input_max: float) -> output: out_type, output_min: "
     "float, output_max: float",
-    "Tinput: quantizedtype", "out_type: quantizedtype",
+    "Tinput: quantizedtype", "out_type: quantizedtype", shape_fn=shapes.unchanged_with_range,
 )
 register_op(
     "QuantizeV2(input: float, min_range: float, max_range: float) -> output: T, output_min: float, output_max: float",
@@ -224,7 +224,7 @@ register_op(
     "QuantizedMatMul(a: T1, b: T2, min_a: float, max_a: float, min_b: float, max_b: float) -> out: Toutput, "
     "min_out: float, max_out: float",
     "T1: quantizedtype", "T2: quantizedtype", "Toutput: quantizedtype = qint32", "transpose_a: bool = false",
-    "transpose_b: bool = false", "Tactivation: quantizedtype = quint8",
+    "transpose_b: bool = false", "Tactivation: quantizedtype = quint8", shape_fn=shapes.quantized_mat_mul,
 )
 register_op(
     "QuantizedMatMulWithBias(a: T1, b: T2, bias: Tbias, min_a: float, max_a: float, min_b: float, max_b: float) -> "
@@ -270,12 +270,12 @@ register_op(
 register_op(
     "QuantizedRelu(features: Tinput, min_features: float, max_features: float) -> activations: out_type, "
     "min_activations: float, max_activations: float",
-    "Tinput: quantizedtype", "out_type: quantizedtype = quint8",
+    "Tinput: quantizedtype", "out_type: quantizedtype = quint8", shape_fn=shapes.unchanged_with_range,
 )
 register_op(
     "QuantizedRelu6(features: Tinput, min_features: float, max_features: float) -> activations: out_type, "
     "min_activations: float, max_activations: float",
-    "Tinput: quantizedtype", "out_type: quantizedtype = quint8",
+    "Tinput: quantizedtype", "out_type: quantizedtype = quint8", shape_fn=shapes.unchanged_with_range,
 )
 register_op(
     "QuantizedReluX(features: Tinput, max_value: float, min_features: float, max_features: float) -> activations: "
@@ -294,7 +294,7 @@ register_op(
 )
 register_op(
     "RequantizationRange(input: Tinput, input_min: float, input_max: float) -> output_min: float, output_max: float",
-    "Tinput: quantizedtype",
+    "Tinput: quantizedtype", shape_fn=shapes.range_of,
 )
 register_op(
     "RequantizationRangePerChannel(input: T, input_min: float, input_max: float) -> output_min: float, output_max: "
@@ -304,7 +304,7 @@ register_op(
 register_op(
     "Requantize(input: Tinput, input_min: float, input_max: float, requested_output_min: float, "
     "requested_output_max: float) -> output: out_type, output_min: float, output_max: float",
-    "Tinput: quantizedtype", "out_type: quantizedtype",
+    "Tinput: quantizedtype", "out_type: quantizedtype", shape_fn=shapes.unchanged_with_range,
 )
 register_op(
     "RequantizePerChannel(input: T, input_min: float, input_max: float, requested_output_min: float, "

@@ -6,6 +6,7 @@ from aexec.framework import errors
 from aexec.framework.shape_functions.common_shape_fns import unchanged_shape
 from aexec.framework.shape_functions.shape_inference import InferenceContext, Shape
 from aexec.ops.array import array_shapes
+from aexec.ops.math import math_shapes
 
 
 def _axis(c: InferenceContext) -> int:
@@ -103,3 +104,29 @@ def quantized_reshape(c: InferenceContext) -> None:
     for index in (1, 2):
         c.with_rank(c.input(index + 1), 0)
         c.set_output(index, c.scalar())
+
+
+def unchanged_with_range(c: InferenceContext) -> None:
+    """Input 0, and scalars for the range; all other inputs are scalars."""
+    for index in range(1, c.num_inputs):
+        c.with_rank(c.input(index), 0)
+    unchanged_shape(c)
+    c.set_output(1, c.scalar())
+    c.set_output(2, c.scalar())
+
+
+def range_of(c: InferenceContext) -> None:
+    """The range, two scalars, of input 0; its own range are scalars."""
+    c.with_rank(c.input(1), 0)
+    c.with_rank(c.input(2), 0)
+    c.set_output(0, c.scalar())
+    c.set_output(1, c.scalar())
+
+
+def quantized_mat_mul(c: InferenceContext) -> None:
+    """The product of matrices; the range is scalars."""
+    math_shapes.mat_mul(c)
+    for index in range(2, 6):
+        c.with_rank(c.input(index), 0)
+    c.set_output(1, c.scalar())
+    c.set_output(2, c.scalar())

@@ -6,6 +6,7 @@ What they do is in `tests/runtime/functions/test_functions.py`: they need a step
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from aexec.framework import dtypes
 from tests.kernels.array_support import assert_gives
@@ -25,6 +26,7 @@ def test_ops_that_have_kernels():
         "StatelessIf",
         "StatelessWhile",
         "SymbolicGradient",
+        "ToBool",
         "While",
         "_If",
         "_While",
@@ -38,3 +40,13 @@ def test_fake_param_gives_zeros_where_dimensions_are_unknown():
 def test_fake_param_of_strings_is_empty_strings():
     assert run_op("FakeParam", [], dtype=dtypes.string, shape=[2]).tolist() == [b"", b""]
     assert run_op("FakeParam", [], dtype=dtypes.variant, shape=[1]).tolist() == [None]
+
+
+@pytest.mark.parametrize(
+    ("value", "truth"),
+    [(0, False), (0.5, True), (np.array(b"", object), False), (np.array(b"0", object), True), ([], False), ([0], True)],
+)
+def test_to_bool_is_the_truth_of_conditions(value, truth):
+    array = np.array(value)
+    dtype = dtypes.string if array.dtype.kind == "O" else dtypes.from_numpy(array.dtype)
+    assert run_op("ToBool", [array], T=dtype) == truth

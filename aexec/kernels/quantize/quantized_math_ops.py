@@ -1,0 +1,249 @@
+"""Arithmetic of quantised tensors: products, activations, and the way from 32-bit sums back to 8 bits.
+
+A quantised tensor is its integers and the range of floats that the type stands for.  The formulas are those of
+core/kernels/quantization_utils.
+Next to read: `quantize_ops.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.kernels.quantize.cache_blocks import clamp, in_cache_blocks, round_away
+
+__all__: list[str] = []
+
+_EIGHT = (dtypes.quint8, dtypes.qint8)
+
+
+def _product_cost(a: Any, b: Any, *limits: Any) -> float:
+    """Of the multiplications, by BLAS in float64."""
+    if a.ndim != 2 or b.ndim != 2:
+        return 0.0
+    inner = float(max(min(a.shape), 1))
+    return float(4.0 * (a.size + b.size) + 0.2 * a.size * b.size / inner)
+
+
+class _Range:
+    """The floats that an integer type stands for.
+
+    Attributes:
+        scale: floats per step.
+        low: the float of the smallest integer, rounded so that zero is an integer.
+        first: the smallest integer.
+    """
+
+    def __init__(self, dtype: Any, low: Any, high: Any) -> None:
+        info = np.iinfo(dtype)
+        self.low_given, self.high_given = float(low), float(high)
+        steps = 2.0**info.bits
+        self.empty = self.low_given == self.high_given
+        self.scale = (self.high_given - self.low_given) * (steps / (steps - 1.0)) / steps
+        self.first, self.last = info.min, info.max
+        self.low = (
+            self.low_given if self.empty else float(np.float32(np.round(self.low_given / self.scale) * self.scale))
+        )
+
+    def floats(self, values: Any) -> Any:
+        """The floats of integers, float64."""
+        if self.empty:
+            return np.full(np.shape(values), self.low_given)
+        return self.low + (np.asarray(values, np.float64) - self.first) * self.scale
+
+    def integer(self, value: float) -> int:
+        """The integer of a float, which may be outside of the type."""
+        if self.empty:
+            return 0
+        return int(_away(value / self.scale) - _away(self.low_given / self.scale)) + self.first
+
+    def held(self, value: float) -> int:
+        """The nearest integer of the type."""
+        return min(max(self.integer(value), self.first), self.last)
+
+
+def _away(value: float) -> float:
+    """The nearest integer, halves away from zero."""
+    return math.copysign(math.floor(abs(value) + 0.5), value)
+
+
+def _check_scalars(**limits: Any) -> None:
+    for name, value in limits.items():
+        if np.size(value) != 1:
+            raise errors.InvalidArgumentError(f"{name} must be a scalar, but got {np.size(value)} elements")
+
+
+# Activations
+
+
+def _activation(c: OpKernelConstruction, most: float | None) -> Compute:
+    xp, dtype = c.xp, c.output_types[0].np
+
+    def compute(features: Any, low: Any, high: Any) -> tuple[Any, Any, Any]:
+        _check_scalars(min_input=low, max_input=high)
+        given = _Range(dtype, low.reshape(()), high.reshape(()))
+        found = xp.maximum(features, dtype.type(given.held(0.0)))
+        if most is not None:
+            found = xp.minimum(found, dtype.type(given.held(most)))
+        return found, low.reshape(()), high.reshape(())
+
+    return compute
+
+
+_ACTIVATIONS = (dtypes.qint32, dtypes.quint8)
+
+
+@kernel("QuantizedRelu", Tinput=(dtypes.qint32,), out_type=(dtypes.qint32,), cost=0.5)
+@kernel("QuantizedRelu", Tinput=(dtypes.quint8,), out_type=(dtypes.quint8,), cost=0.5)
+def quantized_relu(c: OpKernelConstruction) -> Compute:
+    """The larger of each value and the integer of zero."""
+    return _activation(c, None)
+
+
+@kernel("QuantizedRelu6", Tinput=(dtypes.qint32,), out_type=(dtypes.qint32,), cost=1.0)
+@kernel("QuantizedRelu6", Tinput=(dtypes.quint8,), out_type=(dtypes.quint8,), cost=1.0)
+def quantized_relu6(c: OpKernelConstruction) -> Compute:
+    """Each value between the integers of 0 and 6."""
+    return _activation(c, 6.0)
+
+
+# Back to eight bits
+
+
+def _used(values: Any, given: _Range) -> tuple[Any, Any]:
+    """The range of the values there are, which includes zero."""
+    if not values.size:
+        return np.float32(0), np.float32(0)
+    least, most = given.floats(np.array([values.min(), values.max()]))
+    return np.float32(min(0.0, least)), np.float32(most)
+
+
+def _requantized(xp: Any, values: Any, given: _Range, wanted: _Range, dtype: Any) -> Any:
+    """Integers of another range, as TensorFlow's kernels compute them.
+
+    Unsigned ones have 16 bits of fraction meanwhile; others are float32 throughout.
+    """
+    if wanted.empty:
+        return xp.zeros(values.shape, dtype)
+    if wanted.first == 0:
+        return _in_fixed_point(values, given, wanted, dtype)
+    if given.empty:
+        origin, step = np.float32(given.low_given), np.float32(0)
+    else:
+        step = np.float32(given.scale)
+        origin = np.float32(given.low) - np.float32(given.first) * step
+    inverse = np.float32(1.0 / wanted.scale)
+    low = np.float32(_away(float(np.float32(wanted.low_given) * inverse))) - np.float32(wanted.first)
+
+    def steps(floats: Any) -> None:
+        floats *= step
+        floats += origin
+        floats *= inverse
+        round_away(xp, floats)
+        floats -= low
+        clamp(xp, floats, np.float32(wanted.first), np.float32(wanted.last))
+
+    return in_cache_blocks(xp, values, dtype, steps)
+
+
+def _in_fixed_point(values: Any, given: _Range, wanted: _Range, dtype: Any) -> Any:
+    """Integers of 8 bits, without a sign."""
+    one = 1 << 16
+    span = np.float32(wanted.high_given) - np.float32(wanted.low_given)
+    width = np.float32(given.high_given) - np.float32(given.low_given)
+    middle = np.float32((given.low_given + given.high_given) / 2.0)
+    scale = int(_most(255.0 * one * float(width) / float(span)))
+    offset = int(_most(float(middle * np.float32(255.0 / float(span)) * np.float32(one))))
+    offset -= int(_most(float(np.float32(one) * (np.float32(wanted.low_given) * np.float32(255.0)) / span)))
+    found = values.astype(np.int64)
+    found *= scale
+    found >>= 32
+    found += offset + one // 2
+    found >>= 16
+    return found.clip(0, 255, found).astype(dtype)
+
+
+def _most(value: float) -> float:
+    """A number that an int64 holds."""
+    return min(max(value, -(2.0**62)), 2.0**62)
+
+
+@kernel("RequantizationRange", Tinput=(dtypes.qint32,), cost=0.5)
+def requantization_range(c: OpKernelConstruction) -> Compute:
+    """The range of the floats that 32-bit values stand for, which includes zero."""
+
+    def compute(values: Any, low: Any, high: Any) -> tuple[Any, Any]:
+        _check_scalars(input_min=low, input_max=high)
+        return _used(values, _Range(values.dtype, low.reshape(()), high.reshape(())))
+
+    return compute
+
+
+@kernel("QuantizeDownAndShrinkRange", Tinput=(dtypes.qint32,), out_type=(dtypes.quint8,), cost=8.0, scratch=8)
+def quantize_down_and_shrink_range(c: OpKernelConstruction) -> Compute:
+    """32-bit values in 8 bits, for the range that they use."""
+    dtype = c.output_types[0].np
+
+    def compute(values: Any, low: Any, high: Any) -> tuple[Any, Any, Any]:
+        _check_scalars(input_min=low, input_max=high)
+        given = _Range(values.dtype, low.reshape(()), high.reshape(()))
+        least, most = _used(values, given)
+        return _requantized(c.xp, values, given, _Range(dtype, least, most), dtype), least, most
+
+    return compute
+
+
+@kernel("Requantize", Tinput=(dtypes.qint32,), out_type=_EIGHT, cost=8.0, scratch=8)
+def requantize(c: OpKernelConstruction) -> Compute:
+    """32-bit values in 8 bits, for a given range."""
+    dtype = c.output_types[0].np
+
+    def compute(values: Any, low: Any, high: Any, least: Any, most: Any) -> tuple[Any, Any, Any]:
+        _check_scalars(input_min=low, input_max=high, requested_output_min=least, requested_output_max=most)
+        least, most = least.reshape(()), most.reshape(())
+        if least > 0:
+            raise errors.InvalidArgumentError(f"requested_output_min must be <= 0, but got {least:g}")
+        if most < least:
+            raise errors.InvalidArgumentError(
+                f"requested_output_max must be >= requested_output_min, but got {most:g} and {least:g}"
+            )
+        given = _Range(values.dtype, low.reshape(()), high.reshape(()))
+        return _requantized(c.xp, values, given, _Range(dtype, least, most), dtype), least, most
+
+    return compute
+
+
+# Products
+
+
+@kernel("QuantizedMatMul", T1=(dtypes.quint8,), T2=(dtypes.quint8,), Toutput=(dtypes.qint32,), cost=_product_cost)
+def quantized_mat_mul(c: OpKernelConstruction) -> Compute:
+    """The product of matrices, as 32-bit sums."""
+    turned = c.attr("transpose_a"), c.attr("transpose_b")
+
+    def compute(a: Any, b: Any, min_a: Any, max_a: Any, min_b: Any, max_b: Any) -> tuple[Any, Any, Any]:
+        _check_scalars(min_a=min_a, max_a=max_a, min_b=min_b, max_b=max_b)
+        if a.ndim != 2 or b.ndim != 2:
+            raise errors.InvalidArgumentError(f"a and b must be matrices, but have ranks {a.ndim} and {b.ndim}")
+        left, right = (matrix.T if turn else matrix for matrix, turn in zip((a, b), turned, strict=True))
+        if left.shape[1] != right.shape[0]:
+            raise errors.InvalidArgumentError(f"Matrix size-incompatible: In[0]: {a.shape}, In[1]: {b.shape}")
+        of_a = _Range(a.dtype, min_a.reshape(()), max_a.reshape(()))
+        of_b = _Range(b.dtype, min_b.reshape(()), max_b.reshape(()))
+        # Sums of products of two 9-bit numbers are exact in float64.
+        product = (left - np.float64(of_a.integer(0.0))) @ (right - np.float64(of_b.integer(0.0)))
+        step = np.float32(_level(of_a)) * np.float32(_level(of_b))
+        limits = [step * np.float32(limit) for limit in (-(2**31), 2**31 - 1)]
+        return product.astype(np.int64).astype(np.int32), limits[0], limits[1]
+
+    return compute
+
+
+def _level(given: _Range) -> float:
+    """Floats per integer of a type whose last integer is the highest float."""
+    return (given.high_given - given.low_given) / (given.last - given.first)
