@@ -71,7 +71,8 @@ enum {
 #define EACH_LOOP(DO)                                                                                                 \
     DO(erfs) DO(gelu) DO(finish) DO(depthwise) DO(convolve)\
     DO(filter_gradient) DO(max_pool) DO(max_pool_grad) DO(cross_entropy)                        \
-    DO(sparse_cross_entropy) DO(add_rows) DO(gradient_descent) DO(momentum) DO(adam) DO(rms_prop) DO(adagrad)
+    DO(sparse_cross_entropy) DO(add_rows) DO(gradient_descent) DO(momentum) DO(adam) DO(rms_prop) DO(adagrad)\
+    DO(lstm) DO(gru)
 #define DECLARE(name) static __typeof__(name##_plain) *name;
 #define TAKE_PLAIN(name) name = name##_plain;
 #define TAKE_AVX2(name) name = name##_avx2;
@@ -98,7 +99,7 @@ static const char *choose_loops(void) {
 
 /* ---------------------------------------------------------------- arguments */
 
-enum { MOST = 5 };
+enum { MOST = 7 };
 
 /* The arrays of a call, which are released together. */
 struct arrays {
@@ -450,6 +451,61 @@ static PyObject *py_adagrad(PyObject *module, PyObject *args) {
     COMPUTE(adagrad(value, slot, by, size, (float)rate));
 }
 
+/* The array `all` of a sequence's states, which may be None; NULL with an exception if it has another size. */
+static int states_of(struct arrays *given, PyObject *array, Py_ssize_t size, float **states) {
+    *states = array == Py_None ? NULL : take(given, array, size, sizeof(float), 1);
+    return array == Py_None || *states != NULL;
+}
+
+static PyObject *py_lstm(PyObject *module, PyObject *args) {
+    PyObject *columns, *weights, *c, *h, *all, *scratch;
+    Py_ssize_t steps, batch, cells;
+    double forget_bias;
+    int order[4];
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOOOOOnnnd(iiii)", &columns, &weights, &c, &h, &all, &scratch, &steps, &batch,
+                          &cells, &forget_bias, &order[0], &order[1], &order[2], &order[3])) {
+        return NULL;
+    }
+    for (int gate = 0; gate < 4; gate++) {
+        if (order[gate] < 0 || order[gate] > 3) {
+            PyErr_SetString(PyExc_ValueError, "the order of the gates must be of 0 to 3");
+            return NULL;
+        }
+    }
+    Py_ssize_t wide = times(4, cells), state = times(batch, cells);
+    const float *from = FLOATS(columns, times(times(steps, batch), wide)), *by = NULL;
+    if (from == NULL || (weights != Py_None && (by = FLOATS(weights, times(cells, wide))) == NULL)) {
+        REFUSE;
+    }
+    float *cell = OUTPUT(c, state), *out = cell == NULL ? NULL : OUTPUT(h, state), *states;
+    float *room = out == NULL ? NULL : OUTPUT(scratch, times(4, state));
+    if (room == NULL || !states_of(&given, all, times(steps, state), &states)) {
+        REFUSE;
+    }
+    COMPUTE(lstm(from, by, cell, out, states, room, steps, batch, cells, (float)forget_bias, order));
+}
+
+static PyObject *py_gru(PyObject *module, PyObject *args) {
+    PyObject *gates, *made, *of_gates, *of_made, *h, *all, *scratch;
+    Py_ssize_t steps, batch, cells;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOOOOOOnnn", &gates, &made, &of_gates, &of_made, &h, &all, &scratch, &steps, &batch,
+                          &cells)) {
+        return NULL;
+    }
+    Py_ssize_t state = times(batch, cells), square = times(cells, cells), rows = times(steps, state);
+    const float *both = FLOATS(gates, times(2, rows)), *fresh = both == NULL ? NULL : FLOATS(made, rows);
+    const float *first = fresh == NULL ? NULL : FLOATS(of_gates, times(2, square));
+    const float *second = first == NULL ? NULL : FLOATS(of_made, square);
+    float *out = second == NULL ? NULL : OUTPUT(h, state), *states;
+    float *room = out == NULL ? NULL : OUTPUT(scratch, times(4, state));
+    if (room == NULL || !states_of(&given, all, rows, &states)) {
+        REFUSE;
+    }
+    COMPUTE(gru(both, fresh, first, second, out, states, room, steps, batch, cells));
+}
+
 #define FUNCTION(name, flags, text) {#name, py_##name, flags, text}
 
 static PyMethodDef functions[] = {
@@ -472,6 +528,10 @@ static PyMethodDef functions[] = {
     FUNCTION(adam, METH_VARARGS, "adam(var, m, v, grad, rate, 1 - beta1, 1 - beta2, epsilon)"),
     FUNCTION(rms_prop, METH_VARARGS, "rms_prop(var, ms, mom, grad, rate, 1 - rho, momentum, epsilon)"),
     FUNCTION(adagrad, METH_VARARGS, "adagrad(var, accum, grad, rate)"),
+    FUNCTION(lstm, METH_VARARGS,
+             "lstm(columns, weights or None, c, h, states or None, scratch, steps, batch, cells, forget bias, order)"),
+    FUNCTION(gru, METH_VARARGS,
+             "gru(gates, candidates, of gates, of candidates, h, states or None, scratch, steps, batch, cells)"),
     {NULL, NULL, 0, NULL},
 };
 

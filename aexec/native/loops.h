@@ -530,6 +530,221 @@ static TARGET void NAME(adagrad)(float *restrict var, float *restrict accum, con
     }
 }
 
+/* ---------------------------------------------------------------- recurrent cells: kernels/rnn/recurrent_loops.py */
+
+/* tanh(x) = x P(x**2) / Q(x**2); beyond 7.9 it is 1 in float32; error below 5e-7, relative. */
+static inline TARGET float NAME(tanh_of)(float x) {
+    x = x < -7.90531110763549805f ? -7.90531110763549805f : x;
+    x = x > 7.90531110763549805f ? 7.90531110763549805f : x;
+    float square = x * x;
+    float above = -2.76076847742355e-16f;
+    above = above * square + 2.00018790482477e-13f;
+    above = above * square + -8.60467152213735e-11f;
+    above = above * square + 5.12229709037114e-08f;
+    above = above * square + 1.48572235717979e-05f;
+    above = above * square + 6.37261928875436e-04f;
+    above = above * square + 4.89352455891786e-03f;
+    float below = 1.19825839466702e-06f;
+    below = below * square + 1.18534705686654e-04f;
+    below = below * square + 2.26843463243900e-03f;
+    below = below * square + 4.89352518554385e-03f;
+    float result = x * above / below;
+    result = result < -1.0f ? -1.0f : result;
+    return result > 1.0f ? 1.0f : result;
+}
+
+static inline TARGET float NAME(sigmoid_of)(float x) { return 1.0f / (1.0f + NAME(exp_of)(-x)); }
+
+/* out = start + row [count] @ weights [count, width], for `vectors` vectors of the columns. */
+static inline __attribute__((always_inline)) TARGET void NAME(add_columns)(const float *restrict row,
+                                                                           const float *restrict weights,
+                                                                           const float *restrict start,
+                                                                           float *restrict out, Py_ssize_t count,
+                                                                           Py_ssize_t width, const int vectors) {
+    vector sums[8];
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; v++) {
+        sums[v] = LOAD(start + v * LANES);
+    }
+    for (Py_ssize_t k = 0; k < count; k++, weights += width) {
+#pragma GCC unroll 8
+        for (int v = 0; v < vectors; v++) {
+            sums[v] += row[k] * LOAD(weights + v * LANES);
+        }
+    }
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; v++) {
+        STORE(out + v * LANES) = sums[v];
+    }
+}
+
+/* out [width] = start [width] + row [count] @ weights [count, width].  The last vectors may overlap those before, whose
+ * columns are then computed twice. */
+static inline TARGET void NAME(add_row_product)(const float *restrict row, const float *restrict weights,
+                                                const float *restrict start, float *restrict out, Py_ssize_t count,
+                                                Py_ssize_t width) {
+    Py_ssize_t n = 0;
+#define ADD_COLUMNS(vectors) NAME(add_columns)(row, weights + n, start + n, out + n, count, width, vectors)
+    for (; n + 8 * LANES <= width; n += 8 * LANES) {
+        ADD_COLUMNS(8);
+    }
+    while (n < width) {
+        Py_ssize_t rest = (width - n + LANES - 1) / LANES;
+        if (width < LANES) {
+            float sum = start[n];
+            for (Py_ssize_t k = 0; k < count; k++) {
+                sum += row[k] * weights[k * width + n];
+            }
+            out[n++] = sum;
+            continue;
+        }
+        if (n + rest * LANES > width) {
+            if (width >= rest * LANES) {
+                n = width - rest * LANES;
+            } else {
+                rest--;
+            }
+        }
+        switch (rest) {
+        case 1: ADD_COLUMNS(1); break;
+        case 2: ADD_COLUMNS(2); break;
+        case 3: ADD_COLUMNS(3); break;
+        case 4: ADD_COLUMNS(4); break;
+        case 5: ADD_COLUMNS(5); break;
+        case 6: ADD_COLUMNS(6); break;
+        case 7: ADD_COLUMNS(7); break;
+        default: ADD_COLUMNS(8); break;
+        }
+        n += rest * LANES;
+    }
+#undef ADD_COLUMNS
+}
+
+/* The same for four rows, `vectors` vectors of their columns: rows [4, count], start and out [4, width]. */
+static inline __attribute__((always_inline)) TARGET void NAME(add_columns_of_four)(
+    const float *restrict rows, const float *restrict weights, const float *restrict start, float *restrict out,
+    Py_ssize_t count, Py_ssize_t width, const int vectors) {
+    vector sums[4][2];
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; r++) {
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; v++) {
+            sums[r][v] = LOAD(start + r * width + v * LANES);
+        }
+    }
+    for (Py_ssize_t k = 0; k < count; k++, weights += width) {
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; v++) {
+            const vector by = LOAD(weights + v * LANES);
+#pragma GCC unroll 4
+            for (int r = 0; r < 4; r++) {
+                sums[r][v] += rows[r * count + k] * by;
+            }
+        }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; r++) {
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; v++) {
+            STORE(out + r * width + v * LANES) = sums[r][v];
+        }
+    }
+}
+
+/* out [batch, width] = start [batch, width] + rows [batch, count] @ weights [count, width]. */
+static TARGET void NAME(add_product)(const float *restrict rows, const float *restrict weights,
+                                     const float *restrict start, float *restrict out, Py_ssize_t batch,
+                                     Py_ssize_t count, Py_ssize_t width) {
+    Py_ssize_t r = 0;
+    for (; r + 4 <= batch && width >= LANES; r += 4, rows += 4 * count, start += 4 * width, out += 4 * width) {
+        Py_ssize_t n = 0;
+        for (; n + 2 * LANES <= width; n += 2 * LANES) {
+            NAME(add_columns_of_four)(rows, weights + n, start + n, out + n, count, width, 2);
+        }
+        for (; n < width; n += LANES) {
+            const Py_ssize_t at = n + LANES <= width ? n : width - LANES;
+            NAME(add_columns_of_four)(rows, weights + at, start + at, out + at, count, width, 1);
+        }
+    }
+    for (; r < batch; r++, rows += count, start += width, out += width) {
+        NAME(add_row_product)(rows, weights, start, out, count, width);
+    }
+}
+
+/* One row of an LSTM's step, from its gates [4, cells] before their functions: input, candidate, forget and output,
+ * which are in the rows that `order` says. */
+static inline TARGET void NAME(lstm_row)(const float *restrict gates, const int *order, float *restrict c,
+                                         float *restrict h, Py_ssize_t cells, float forget_bias) {
+    const float *restrict in = gates + order[0] * cells, *restrict made = gates + order[1] * cells;
+    const float *restrict forget = gates + order[2] * cells, *restrict out = gates + order[3] * cells;
+    for (Py_ssize_t n = 0; n < cells; n++) {
+        float kept = NAME(sigmoid_of)(forget[n] + forget_bias) * c[n];
+        float state = kept + NAME(sigmoid_of)(in[n]) * NAME(tanh_of)(made[n]);
+        c[n] = state;
+        h[n] = NAME(sigmoid_of)(out[n]) * NAME(tanh_of)(state);
+    }
+}
+
+/* Steps of an LSTM in place of the states c and h [batch, cells].  columns [steps, batch, 4 * cells] has the part of
+ * the gates that does not depend on the state, or all of them if weights [cells, 4 * cells] is NULL.  The states h of
+ * all steps go to `all`, unless it is NULL; `scratch` has 4 * batch * cells numbers. */
+static TARGET void NAME(lstm)(const float *restrict columns, const float *restrict weights, float *restrict c,
+                              float *restrict h, float *restrict all, float *restrict scratch, Py_ssize_t steps,
+                              Py_ssize_t batch, Py_ssize_t cells, float forget_bias, const int *order) {
+    for (Py_ssize_t t = 0; t < steps; t++, columns += 4 * batch * cells) {
+        const float *gates = columns;
+        if (weights != NULL) {
+            NAME(add_product)(h, weights, columns, scratch, batch, cells, 4 * cells);
+            gates = scratch;
+        }
+        for (Py_ssize_t r = 0; r < batch; r++) {
+            NAME(lstm_row)(gates + 4 * r * cells, order, c + r * cells, h + r * cells, cells, forget_bias);
+        }
+        if (all != NULL) {
+            memcpy(all + t * batch * cells, h, batch * cells * sizeof(float));
+        }
+    }
+}
+
+/* left = sigmoid(reset) * h, for one row of a GRU's step. */
+static inline TARGET void NAME(gru_left)(const float *restrict reset, const float *restrict h, float *restrict left,
+                                         Py_ssize_t cells) {
+    for (Py_ssize_t n = 0; n < cells; n++) {
+        left[n] = NAME(sigmoid_of)(reset[n]) * h[n];
+    }
+}
+
+/* h = u * h + (1 - u) * tanh(candidate) with u = sigmoid(update), for one row of a GRU's step. */
+static inline TARGET void NAME(gru_row)(const float *restrict update, const float *restrict candidate,
+                                        float *restrict h, Py_ssize_t cells) {
+    for (Py_ssize_t n = 0; n < cells; n++) {
+        float fresh = NAME(tanh_of)(candidate[n]);
+        h[n] = NAME(sigmoid_of)(update[n]) * (h[n] - fresh) + fresh;
+    }
+}
+
+/* Steps of a GRU in place of the state h [batch, cells].  gates [steps, batch, 2 * cells] (reset, update) and made
+ * [steps, batch, cells] have the parts that do not depend on the state; `scratch` has 4 * batch * cells numbers. */
+static TARGET void NAME(gru)(const float *restrict gates, const float *restrict made, const float *restrict of_gates,
+                             const float *restrict of_made, float *restrict h, float *restrict all,
+                             float *restrict scratch, Py_ssize_t steps, Py_ssize_t batch, Py_ssize_t cells) {
+    const Py_ssize_t size = batch * cells;
+    float *restrict both = scratch, *restrict left = scratch + 2 * size, *restrict candidate = scratch + 3 * size;
+    for (Py_ssize_t t = 0; t < steps; t++, gates += 2 * size, made += size) {
+        NAME(add_product)(h, of_gates, gates, both, batch, cells, 2 * cells);
+        for (Py_ssize_t r = 0; r < batch; r++) {
+            NAME(gru_left)(both + 2 * r * cells, h + r * cells, left + r * cells, cells);
+        }
+        NAME(add_product)(left, of_made, made, candidate, batch, cells, cells);
+        for (Py_ssize_t r = 0; r < batch; r++) {
+            NAME(gru_row)(both + (2 * r + 1) * cells, candidate + r * cells, h + r * cells, cells);
+        }
+        if (all != NULL) {
+            memcpy(all + t * size, h, size * sizeof(float));
+        }
+    }
+}
+
 #undef LOAD
 #undef STORE
 #undef vector

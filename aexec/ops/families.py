@@ -227,7 +227,7 @@ FAMILIES = {
         BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 CudnnRNN CudnnRNNBackprop CudnnRNNBackpropV2
         CudnnRNNBackpropV3 CudnnRNNCanonicalToParams CudnnRNNCanonicalToParamsV2 CudnnRNNParamsSize
         CudnnRNNParamsToCanonical CudnnRNNParamsToCanonicalV2 CudnnRNNV2 CudnnRNNV3 GRUBlockCell GRUBlockCellGrad
-        LSTMBlockCell LSTMBlockCellGrad
+        LSTMBlockCell LSTMBlockCellGrad _GRULoop _LSTMLoop
     """,
     "sparse": """
         AddManySparseToTensorsMap AddSparseToTensorsMap CSRSparseMatrixComponents CSRSparseMatrixToDense

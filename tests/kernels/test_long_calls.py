@@ -71,6 +71,35 @@ def float32(value: Any) -> Any:
 
 
 CALLS: dict[str, Callable[[], tuple[str, list[Any], dict[str, Any]]]] = {
+    **{
+        f"_LSTMLoop of {batch}": lambda batch=batch: (
+            "_LSTMLoop",
+            [
+                *[int32(4_000_000 // batch)] * 2,
+                np.broadcast_to(floats(1, batch, 1), (4_000_000 // batch, batch, 1)),
+                floats(batch, 64),
+                floats(batch, 64),
+                floats(65, 256),
+                floats(65, 256),
+                floats(256),
+            ],
+            {"joined": True, "order": [0, 1, 2, 3], "keep_states": False},
+        )
+        for batch in (1, 8)
+    },
+    "_GRULoop": lambda: (
+        "_GRULoop",
+        [
+            *[int32(1_000_000)] * 2,
+            np.broadcast_to(floats(1, 1, 1), (1_000_000, 1, 1)),
+            floats(1, 64),
+            floats(65, 128),
+            floats(128),
+            floats(65, 64),
+            floats(64),
+        ],
+        {"keep_states": False},
+    ),
     "NearestNeighbors": lambda: (
         "NearestNeighbors",
         [floats(20_000, 16), floats(20_000, 16), np.int64(100)],

@@ -190,6 +190,8 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "adam": (("f", 6), ("f", 6), ("f", 6), ("f", 6), 0.1, 0.1, 0.1, 0.1),
     "rms_prop": (("f", 6), ("f", 6), ("f", 6), ("f", 6), 0.1, 0.1, 0.1, 0.1),
     "adagrad": (("f", 6), ("f", 6), ("f", 6), 0.1),
+    "lstm": (("f", 48), ("f", 16), ("f", 6), ("f", 6), ("f", 12), ("f", 24), 2, 3, 2, 1.0, (0, 1, 2, 3)),
+    "gru": (("f", 24), ("f", 12), ("f", 8), ("f", 4), ("f", 6), ("f", 12), ("f", 24), 2, 3, 2),
 }
 
 
@@ -215,6 +217,13 @@ def test_loop_refuses_arrays_of_another_size(name: str) -> None:
         wrong[at] = np.zeros((arguments[at][1], 2), arguments[at][0])[:, 0]
         with pytest.raises((ValueError, BufferError)):
             loop(*wrong)
+
+
+@needs_loops
+@pytest.mark.parametrize("order", [(0, 1, 2, 4), (-1, 1, 2, 3), (0, 1, 2)])
+def test_lstm_refuses_gates_that_are_not_there(order: tuple[int, ...]) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        native.loops.lstm(*made(CALLS["lstm"])[:-1], order)  # type: ignore[union-attr]
 
 
 @needs_loops

@@ -19,6 +19,8 @@ from aexec.framework.wire.op_def import OpDef
 
 # The modules that define ops: `math.cwise_ops`.
 MODULES = sorted(f"{path.parent.name}.{path.stem}" for path in Path(aexec.ops.__file__).parent.glob("*/*_ops.py"))
+# Ops that only passes put into plans.
+OWN = {"_GRULoop", "_LSTMLoop"}
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +43,9 @@ def test_definitions_equal_tensorflows(module, theirs):
     names = registrations(module)
     assert names
     for name in names:
+        if name in OWN:
+            assert name not in theirs
+            continue
         ours = global_registry.lookup(name).op_def
         message = json_format.ParseDict({"name": name, **theirs[name]}, proto.OpDef())
         assert ours.to_proto() == message, name

@@ -25,6 +25,7 @@ from aexec.graph.passes.padding import pad_in_convolutions
 from aexec.graph.passes.pass_through import remove_pass_through
 from aexec.graph.passes.product_layout import lay_out_factors
 from aexec.graph.passes.pruning import prune
+from aexec.graph.passes.recurrent_loops import fuse_recurrent_loops
 from aexec.graph.passes.winograd import mark_for_winograd
 from aexec.graph.passes.working_graph import MAX_INLINED_NODES, WorkingGraph
 
@@ -90,6 +91,7 @@ PASSES: dict[str, GraphPass] = {
     "arithmetic": _before_regions(lambda working, *_: simplify_arithmetic(working)),
     "pass_through": _before_regions(lambda working, *_: remove_pass_through(working)),
     "common_subexpressions": _before_regions(lambda working, *_: merge_common_subexpressions(working)),
+    "recurrent_loops": GraphPass(lambda working, *_: fuse_recurrent_loops(working), exact=False),
     "log_softmax": GraphPass(lambda working, *_: join_log_and_softmax(working), exact=False),
     "batch_norm_folding": GraphPass(lambda working, *_: fold_batch_norms(working), exact=False),
     "product_layout": GraphPass(lambda working, *_: lay_out_factors(working), exact=False),

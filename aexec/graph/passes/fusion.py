@@ -8,7 +8,6 @@ Next to read: `aexec/kernels/common/fusions.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -16,8 +15,7 @@ from aexec.framework import dtypes
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.waiting.long_work import steadily
 from aexec.graph.nodes.node import Endpoint, Node
-from aexec.graph.ordering.ref_edges import RefEdges
-from aexec.graph.ordering.variable_uses import later_than_updates
+from aexec.graph.passes.reading import Reading
 from aexec.graph.passes.uses import Uses
 from aexec.graph.passes.working_graph import WorkingGraph
 
@@ -52,7 +50,7 @@ def fuse(working: WorkingGraph) -> None:
     products = [node for node in working.producers_first() if node.op in _FUSED_OF]
     if not products:
         return
-    uses, reading = Uses(working), _Reading(working)
+    uses, reading = Uses(working), Reading(working)
     for node in steadily(products):
         if _may_fuse(node):
             _Row(node, uses, reading).fuse()
@@ -65,30 +63,13 @@ def _may_fuse(node: Node) -> bool:
     return node.attrs.get("padding") != b"EXPLICIT" or "explicit_paddings" in FUSED_OPS[_FUSED_OF[node.op]].attrs
 
 
-class _Reading:
-    """Checks that fusing does not delay reads of a variable's cell, so that they would come after an update."""
-
-    def __init__(self, working: WorkingGraph) -> None:
-        self._working = working
-        self._refs = RefEdges(working, working.fed)
-        self._late: set[int] | None = None
-
-    def may_wait_for(self, nodes: Sequence[Node], endpoints: Iterable[Endpoint]) -> bool:
-        """True if these nodes may also wait for these endpoints."""
-        if not any(self._refs.gives_cell(endpoint) for node in nodes for endpoint in node.in_edges):
-            return True
-        if self._late is None:
-            self._late = later_than_updates(self._working.producers_first(), self._working.library)
-        return not any(endpoint[0] in self._late for endpoint in endpoints)
-
-
 @dataclass(slots=True)
 class _Row:
     """A product, and the nodes after it that can be fused with it."""
 
     product: Node
     uses: Uses
-    reading: _Reading
+    reading: Reading
     nodes: list[Node] = field(default_factory=list)
     ops: list[bytes] = field(default_factory=list)
     args: list[Endpoint] = field(default_factory=list)

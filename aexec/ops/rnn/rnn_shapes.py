@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aexec.framework.shape_functions.shape_inference import Dimension, InferenceContext
+from aexec.framework.shape_functions.shape_inference import Dimension, InferenceContext, Shape
 
 
 def _batch_and_cells(c: InferenceContext) -> tuple[Dimension, Dimension]:
@@ -53,3 +53,22 @@ def block_lstm_grad(c: InferenceContext) -> None:
     """Each gradient has the shape of its value, inputs 1 to 8."""
     for index, rank in enumerate((3, 2, 2, 2, 1, 1, 1, 1)):
         c.set_output(index, c.with_rank(c.input(index + 1), rank))
+
+
+def lstm_loop(c: InferenceContext) -> None:
+    """The numbers of the steps, how many there were, and the states; if they are kept, those of all steps too."""
+    _loop(c, 2, c.input(4))
+
+
+def gru_loop(c: InferenceContext) -> None:
+    """As `lstm_loop`."""
+    _loop(c, 1, c.input(3))
+
+
+def _loop(c: InferenceContext, states: int, h: Shape) -> None:
+    state = c.with_rank(h, 2)
+    c.set_output(0, c.vector(c.unknown_dim()))
+    c.set_output(1, c.scalar())
+    for index in range(states):
+        c.set_output(2 + index, state)
+    c.set_output(2 + states, c.make_shape((c.unknown_dim(), c.dim(state, 0), c.dim(state, 1))))
