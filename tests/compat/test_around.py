@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import logging
 import sys
 from pathlib import Path
@@ -133,3 +134,44 @@ def test_clusters() -> None:
     assert tf.train.ClusterSpec(spec.as_cluster_def()) == spec and spec.job_tasks("ps") == [None, None, "c:3"]
     with pytest.raises(errors.UnimplementedError, match="distributed"):
         tf.train.Server(spec)
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+def test_flags_of_enums_and_lists() -> None:
+    values = tf.flags.FlagValues()
+    tf.flags.DEFINE_multi_enum("kinds", "a", ["a", "b"], flag_values=values, case_sensitive=False)
+    tf.flags.DEFINE_enum_class("colour", "red", Colour, flag_values=values)
+    tf.flags.DEFINE_spaceseplist("words", None, comma_compat=True, flag_values=values)
+    values(["p"])
+    assert values.kinds == ["a"] and values.colour is Colour.RED and values.words is None
+    values(["p", "--kinds=B", "--kinds=a", "--colour=BLUE", "--words=x,y z"])
+    assert values.kinds == ["b", "a"] and values.colour is Colour.BLUE and values.words == ["x", "y", "z"]
+    with pytest.raises(SystemExit):
+        values(["p", "--colour=green"])
+    tf.flags.set_default("words", ["z"], values)
+    tf.flags.declare_key_flag("words", values)
+    tf.flags.adopt_module_key_flags(enum, values)
+    assert values.words == ["z"]
+    with pytest.raises(AttributeError, match="no flag 'none'"):
+        tf.flags.declare_key_flag("none", values)
+
+
+@pytest.mark.parametrize(
+    ("given", "required", "right"), [([], False, True), ([], True, False), (["--a=1"], True, True)]
+)
+def test_flags_may_exclude_each_other(given: list[str], required: bool, right: bool) -> None:
+    values = tf.flags.FlagValues()
+    for name in "ab":
+        tf.flags.DEFINE_string(name, None, flag_values=values)
+    tf.flags.mark_flags_as_mutual_exclusive(["a", "b"], required, values)
+    if right:
+        values(["p", *given])
+        with pytest.raises(SystemExit):
+            values(["p", "--a=1", "--b=2"])
+    else:
+        with pytest.raises(SystemExit):
+            values(["p", *given])

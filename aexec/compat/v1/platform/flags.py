@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from typing import Any
 
 __all__ = [
@@ -15,17 +16,24 @@ __all__ = [
     "DEFINE_bool",
     "DEFINE_boolean",
     "DEFINE_enum",
+    "DEFINE_enum_class",
     "DEFINE_float",
     "DEFINE_integer",
     "DEFINE_list",
+    "DEFINE_multi_enum",
     "DEFINE_multi_float",
     "DEFINE_multi_integer",
     "DEFINE_multi_string",
+    "DEFINE_spaceseplist",
     "DEFINE_string",
     "FlagValues",
+    "adopt_module_key_flags",
+    "declare_key_flag",
     "mark_flag_as_required",
+    "mark_flags_as_mutual_exclusive",
     "mark_flags_as_required",
     "register_validator",
+    "set_default",
     "validator",
 ]
 
@@ -198,6 +206,105 @@ def DEFINE_boolean(  # noqa: N802
 
 
 DEFINE_bool = DEFINE_boolean
+
+
+def DEFINE_spaceseplist(  # noqa: N802
+    name: str,
+    default: Any,
+    help: str | None = None,
+    comma_compat: bool = False,
+    flag_values: FlagValues = FLAGS,
+    required: bool = False,
+    **ignored: Any,
+) -> None:
+    """`tf.flags.DEFINE_spaceseplist`: words between spaces, or between commas, too, with `comma_compat`."""
+
+    def words(text: str) -> list[str]:
+        return text.replace(",", " ").split() if comma_compat else text.split()
+
+    flag_values.define(name, default, help, ignored.get("short_name"), type=words)
+    if required:
+        flag_values.require(name)
+
+
+def DEFINE_multi_enum(  # noqa: N802
+    name: str,
+    default: Any,
+    enum_values: Sequence[str],
+    help: str | None = None,
+    flag_values: FlagValues = FLAGS,
+    case_sensitive: bool = True,
+    required: bool = False,
+    **ignored: Any,
+) -> None:
+    """`tf.flags.DEFINE_multi_enum`: some of several words, each by a flag of its own."""
+    given = [default] if isinstance(default, str) else default
+    words = {word if case_sensitive else word.lower(): word for word in enum_values}
+    settings = {
+        "type": lambda text: words.get(text if case_sensitive else text.lower(), text),
+        "choices": list(enum_values),
+        "action": "append",
+    }
+    flag_values.define(name, given, help, ignored.get("short_name"), **settings)
+    if required:
+        flag_values.require(name)
+
+
+def DEFINE_enum_class(  # noqa: N802
+    name: str,
+    default: Any,
+    enum_class: type[Enum],
+    help: str | None = None,
+    flag_values: FlagValues = FLAGS,
+    module_name: str | None = None,
+    case_sensitive: bool = False,
+    required: bool = False,
+    **ignored: Any,
+) -> None:
+    """`tf.flags.DEFINE_enum_class`: a member of an enum, by its name."""
+    members = {member if case_sensitive else member.lower(): value for member, value in enum_class.__members__.items()}
+
+    def member(text: str) -> Enum:
+        found = members.get(text if case_sensitive else text.lower())
+        if found is None:
+            raise argparse.ArgumentTypeError(f"value should be one of <{'|'.join(members)}>")
+        return found
+
+    given = member(default) if isinstance(default, str) else default
+    flag_values.define(name, given, help, ignored.get("short_name"), type=member)
+    if required:
+        flag_values.require(name)
+
+
+def set_default(flag_holder: str, value: Any, flag_values: FlagValues = FLAGS) -> None:
+    """`tf.flags.set_default`, of a flag's name."""
+    setattr(flag_values, flag_holder, value)
+
+
+def declare_key_flag(flag_name: str, flag_values: FlagValues = FLAGS) -> None:
+    """`tf.flags.declare_key_flag`: says that a flag of another module matters here; help lists all flags anyway.
+
+    Raises AttributeError if it is not defined.
+    """
+    if flag_name not in flag_values:
+        raise AttributeError(f"no flag {flag_name!r} is defined", name=flag_name)
+
+
+def adopt_module_key_flags(module: Any, flag_values: FlagValues = FLAGS) -> None:
+    """`tf.flags.adopt_module_key_flags`: the flags of another module matter here; help lists all flags anyway."""
+
+
+def mark_flags_as_mutual_exclusive(
+    flag_names: Iterable[str], required: bool = False, flag_values: FlagValues = FLAGS
+) -> None:
+    """`tf.flags.mark_flags_as_mutual_exclusive`: at most one of them is given; exactly one if that is `required`."""
+    names = list(flag_names)
+
+    def alone(_: Any) -> bool:
+        count = sum(flag_values[name] is not None for name in names)
+        return count == 1 or (count == 0 and not required)
+
+    flag_values.validate(names[0], alone, f"{'Exactly' if required else 'At most'} one of {names} must be specified.")
 
 
 def DEFINE_enum(  # noqa: N802

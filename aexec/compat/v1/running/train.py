@@ -150,6 +150,7 @@ __getattr__, __dir__ = namespace(
             for name in "checkpoints_iterator get_checkpoint_mtimes remove_checkpoint update_checkpoint_state".split()
         },
         "JobDef": "aexec.proto:JobDef",
+        "queue_runner": "running.coordination",
         "assert_global_step": "values.framework_ops:assert_global_step",
         **{name: f"running.cluster:{name}" for name in "ClusterSpec Server".split()},
         "init_from_checkpoint": "running.checkpoints:init_from_checkpoint",

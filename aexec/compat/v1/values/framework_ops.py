@@ -34,6 +34,7 @@ __all__ = [
     "get_global_step",
     "get_or_create_global_step",
     "group",
+    "is_symbolic_tensor",
     "is_tensor",
     "name_scope",
     "no_gradient",
@@ -124,6 +125,11 @@ def executing_eagerly() -> bool:
 def is_tensor(x: Any) -> bool:
     """`tf.is_tensor`: True for a tensor, a variable, or a sparse tensor."""
     return isinstance(x, Tensor | TensorProxy | SparseTensor)
+
+
+def is_symbolic_tensor(tensor: Any) -> bool:
+    """`tf.is_symbolic_tensor`: True for a tensor of a graph; a variable is none."""
+    return isinstance(tensor, Tensor)
 
 
 def register_gradient(op_type: str) -> Callable[[Any], Any]:

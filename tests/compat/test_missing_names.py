@@ -1,0 +1,102 @@
+"""Which names TensorFlow's `compat.v1` has and aexec's has not, each with a reason.
+
+`public_names.txt` lists those of TensorFlow 2.21, without Keras, estimators, TPUs, TensorFlow Lite and the experimental
+ones.  `python -m tests.compat.test_missing_names` prints what is missing.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections import defaultdict
+from fnmatch import fnmatchcase
+
+from tests.compat.recorded.names import FILE, resolve
+
+# The first pattern that a name matches says why it is not there.
+REASONS = {
+    "eager execution, and functions that trace Python": """GradientTape enable_eager_execution enable_v2_behavior
+    enable_tensor_equality enable_control_flow_v2 function wrap_function nondifferentiable_batch_function
+    data.NumpyIterator test.with_eager_op_as_function""",
+    "specifications of TensorFlow 2": "*Spec type_spec_from_value Module",
+    "how TensorFlow itself was built, and its C++ libraries": """CXX* MONOLITHIC_BUILD sysconfig.* user_ops.*
+    load_file_system_library check_pinned""",
+    "parts of absl's flags that programs do not name: its parsers and classes": "flags.*",
+    "linear operators": "linalg.LinearOperator*",
+    "readers, queues and accumulators by their base classes, and rare kinds": """*QueueBase ReaderBase IdentityReader
+    LMDBReader *ConditionalAccumulator* CriticalSection""",
+    "tensors that stay in a session between runs": "*_session_tensor get_session_handle",
+    "checkpoints of objects": "train.Checkpoint train.CheckpointManager train.CheckpointOptions",
+    "sessions of other processes: docs/distributed.md": """train.SessionManager train.WorkerSessionCreator
+    train.ServerDef test.create_local_cluster""",
+    "loops that are three lines of a program": "train.basic_train_loop train.LooperThread train.maybe_*",
+    "hooks and listeners that others replace": "train.CheckpointSaverListener train.ProfilerHook",
+    "SDCA, and quantisation by rewriting a graph": "train.sdca_* train.do_quantize_training_on_graphdef",
+    "schedules with random numbers": "train.noisy_linear_cosine_decay",
+    "messages that programs do not make": "train.generate_checkpoint_state_proto LogMessage logging.* summary.Summary*",
+    "summaries of TensorFlow 2": "summary.*",
+    "random generators with a state of their own": """random.Algorithm random.*Generator random.*global_generator
+    random.create_rng_state random.fold_in random.split random.stateless_gamma
+    random.stateless_parameterized_truncated_normal""",
+    "no kernel, or only for accelerators": """*approx_* *quantized_* *fractional_* *random_index_shuffle *decode_jxl
+    *decode_webp""",
+    "gradients of convolutions and of others, as functions": """conv conv2d_backprop_* ragged_fill_empty_rows*
+    nn.*_v2 nn.conv1d_transpose nn.conv_transpose nn.with_space_to_batch""",
+    "losses of replicas": "nn.compute_average_loss nn.scale_regularization_loss",
+    "parts of CTC's second version": "nn.collapse_repeated nn.ctc_unique_labels",
+    "metrics by sorted predictions": "metrics.*",
+    "ragged and sparse tensors that are joined or crossed": "ragged.* sparse.*",
+    "strings as rows of characters": "strings.*",
+    "transforms of several axes at once, and MDCT": "*fftnd signal.*mdct",
+    "matrices with three diagonals": "linalg.*tridiagonal*",
+    "distributions that programs seldom use": "distributions.*",
+    "parsing of ragged and sparse features at once, and of messages": "*SparseFeature io.*",
+    "boxes of a network's own": "image.generate_bounding_box_proposals",
+    "SavedModels of TensorFlow 2": "saved_model.*",
+    "checks that are switched on for a whole program": "debugging.* add_check_numerics_ops",
+    "rewriting a graph's message": "graph_util.*",
+    "sets of types": "*QUANTIZED_DTYPES dtypes.saturate_cast",
+    "tests of TensorFlow itself": "test.*",
+    "variables by parts, devices by parts, and other scopes": """create_partitioned_variables DeviceSpec
+    variable_creator_scope batch_scatter_update grad_pass_through""",
+}
+
+
+def missing() -> list[str]:
+    names = (FILE.parent / "public_names.txt").read_text(encoding="utf-8").split()
+    return [name for name in names if not is_there(name)]
+
+
+def is_there(name: str) -> bool:
+    try:
+        resolve(name)
+    except AttributeError:
+        return False
+    return True
+
+
+def reason(name: str) -> str | None:
+    return next((why for why, parts in REASONS.items() if any(fnmatchcase(name, one) for one in parts.split())), None)
+
+
+def test_each_missing_name_has_a_reason() -> None:
+    assert not [name for name in missing() if reason(name) is None]
+
+
+def test_each_reason_is_that_of_a_missing_name() -> None:
+    without = missing()
+    patterns = [pattern for names in REASONS.values() for pattern in names.split()]
+    assert not [pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in without)]
+
+
+def main() -> None:
+    """Print what is missing, by its reason."""
+    by_reason = defaultdict(list)
+    for name in missing():
+        by_reason[reason(name) or "?"].append(name)
+    for why, names in by_reason.items():
+        print(f"{why} ({len(names)})")
+        print(textwrap.indent(textwrap.fill(" ".join(names), 112), "    "))
+
+
+if __name__ == "__main__":
+    main()
