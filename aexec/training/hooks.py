@@ -181,6 +181,8 @@ class CheckpointSaverHook(SessionRunHook):
 class NanTensorHook(SessionRunHook):
     """Stops if a loss is NaN: with NanLossDuringTrainingError, or without an error if `fail_on_nan_loss` is False."""
 
+    logger = logger
+
     def __init__(self, loss: Any, *, fail_on_nan_loss: bool = True) -> None:
         self._loss = loss
         self._fail = fail_on_nan_loss
@@ -192,9 +194,9 @@ class NanTensorHook(SessionRunHook):
         if not np.isnan(values.results).any():
             return
         if self._fail:
-            logger.error("Model diverged with loss = NaN.")
+            self.logger.error("Model diverged with loss = NaN.")
             raise NanLossDuringTrainingError
-        logger.warning("Model diverged with loss = NaN.")
+        self.logger.warning("Model diverged with loss = NaN.")
         context.request_stop()
 
 
@@ -208,6 +210,8 @@ class LoggingTensorHook(SessionRunHook):
         formatter: makes the text of the values by name.
         clock: returns seconds.
     """
+
+    logger = logger
 
     def __init__(
         self,
@@ -243,10 +247,10 @@ class LoggingTensorHook(SessionRunHook):
 
     def _log(self, values: dict[str, Any], since: str) -> None:
         if self._formatter is not None:
-            logger.info("%s", self._formatter(values))
+            self.logger.info("%s", self._formatter(values))
         else:
             text = ", ".join(f"{name} = {value}" for name, value in values.items())
-            logger.info("%s%s", text, since)
+            self.logger.info("%s%s", text, since)
 
 
 class StepCounterHook(SessionRunHook):
@@ -258,6 +262,8 @@ class StepCounterHook(SessionRunHook):
     Attributes:
         steps_per_second: the last logged value; 0 before the first.
     """
+
+    logger = logger
 
     def __init__(
         self,
@@ -279,7 +285,7 @@ class StepCounterHook(SessionRunHook):
         if self._timer.due(step):
             steps, seconds = self._timer.done(step)
             self.steps_per_second = steps / seconds if seconds else 0.0
-            logger.info("global_step/sec: %g", self.steps_per_second)
+            self.logger.info("global_step/sec: %g", self.steps_per_second)
             if self._writer is not None:
                 value = proto.Summary.Value(tag="global_step/sec", simple_value=self.steps_per_second)
                 await self._writer.add_summary(proto.Summary(value=[value]), step)

@@ -65,6 +65,24 @@ def test_program_runs_unchanged(tmp_path: Path) -> None:
     assert lines[3].startswith("CPU ['word'] [1. 2.] 1.25 -1.0 [1. 2.]"), lines[3]
 
 
+@pytest.mark.parametrize(
+    ("program", "flags", "words"),
+    [
+        ("skip_gram_flags", ["--train_steps=50", "--word_batch=16"], "nearest to word 0"),
+        ("monitored_training", ["--max_steps=60", "--nouse_averages"], "accuracy = "),
+    ],
+)
+def test_example_runs_with_its_flags(tmp_path: Path, program: str, flags: list[str], words: str) -> None:
+    """As it is written for TensorFlow."""
+    source = (Path(__file__).parents[2] / "examples" / f"{program}.py").read_text()
+    (tmp_path / "program.py").write_text(
+        source.replace("import aexec.compat.v1 as tf", "import tensorflow.compat.v1 as tf")
+    )
+    done = run(tmp_path, "program.py", *flags)
+    assert done.returncode == 0, done.stderr
+    assert words in done.stderr + done.stdout
+
+
 def test_module_runs_unchanged(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").write_text("")

@@ -102,7 +102,7 @@ def test_monitored_session_calls_hooks(tmp_path: Path, caplog: pytest.LogCapture
             sess.run(step)
     assert value == 4 and hook.calls == ["begin", "created", "end"]
     assert len(hook.losses) == 4 and hook.values[-1] == 8.0
-    assert "loss = " in caplog.text
+    assert {record.name for record in caplog.records if "loss = " in record.message} == {"tensorflow"}
     assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-2")
     tf.reset_default_graph()
     v, _, step = model()

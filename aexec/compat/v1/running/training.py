@@ -5,6 +5,7 @@ Next to read: `monitored_session.py`, which calls hooks; then `train.py`, which 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -41,6 +42,10 @@ __all__ = [
     "import_meta_graph",
     "latest_checkpoint",
 ]
+
+
+# The logger of `tf.logging`.
+_LOGGER = logging.getLogger("tensorflow")
 
 
 class Saver:
@@ -334,12 +339,16 @@ class CheckpointSaverHook(training.CheckpointSaverHook):
 class NanTensorHook(training.NanTensorHook):
     """`tf.train.NanTensorHook`."""
 
+    logger = _LOGGER
+
     def __init__(self, loss_tensor: Any, fail_on_nan_loss: bool = True) -> None:
         super().__init__(loss_tensor, fail_on_nan_loss=fail_on_nan_loss)
 
 
 class LoggingTensorHook(training.LoggingTensorHook):
     """`tf.train.LoggingTensorHook`."""
+
+    logger = _LOGGER
 
     def __init__(
         self,
@@ -357,6 +366,8 @@ class LoggingTensorHook(training.LoggingTensorHook):
 
 class StepCounterHook(training.StepCounterHook):
     """`tf.train.StepCounterHook`, which logs, and writes events."""
+
+    logger = _LOGGER
 
     def __init__(
         self,
