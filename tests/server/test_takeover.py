@@ -300,3 +300,27 @@ def test_third_process_is_refused(tmp_path: Path, folders: list[Path]) -> None:
         ServerProcess(tmp_path, port=servers[0].port, **options)
     for server in servers:
         server.stop()
+
+
+@pytest.mark.parametrize("hosts", ["0", "auto"])
+async def test_changes_go_on_in_the_next_process_at_a_socket(
+    tmp_path: Path, folders: list[Path], listening: socket.socket, hosts: str
+) -> None:
+    """Nothing that the old process has answered is lost, and nothing is done twice."""
+    port = listening.getsockname()[1]
+    options: dict[str, Any] = {"watch": False, "hosts": hosts, "unready": "100s", "state": tmp_path / "store"}
+    options |= {"socket": listening, "port": port, **PATIENT}
+    old = await asyncio.to_thread(ServerProcess, folders[0], **options)
+    handle = await asyncio.to_thread(old.create, _sums(), durable=True)
+    zeros = {"feeds": {"x": [0.0] * CLIENTS}, "targets": ["set"]}
+    assert (await asyncio.to_thread(old.run, handle, **zeros)).status == 200
+    async with adding_clients(port, handle) as added:
+        await added.more()
+        old.signal()
+        await asyncio.to_thread(old.stop)
+        new = await asyncio.to_thread(ServerProcess, folders[1], **options)
+        await added.more()
+    assert not added.else_
+    answer = await asyncio.to_thread(new.run, handle, fetches=["read"])
+    assert answer.body["outputs"]["read"] == added.counts
+    await asyncio.to_thread(new.stop)
