@@ -29,6 +29,7 @@ from aexec.graph.passes.while_frames import (
     ConstantValue,
     Expression,
     Frame,
+    FunctionLoop,
     NotMatchedError,
     Outside,
     frames,
@@ -37,6 +38,7 @@ from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["fuse_recurrent_loops"]
 
+_WRITES = ("TensorArrayWriteV3", "TensorListSetItem")
 _ADDS = ("Add", "AddV2", "BiasAdd")
 
 
@@ -51,34 +53,53 @@ def fuse_recurrent_loops(working: WorkingGraph) -> None:
             continue
 
 
+@dataclass(frozen=True, slots=True)
+class _Sequence:
+    """What a loop reads step by step.
+
+    Attributes:
+        rows: [time, batch, inputs].
+        size: the number of rows.
+        nodes: those that only the loop needs.
+    """
+
+    rows: Endpoint
+    size: Any
+    nodes: tuple[Node, ...]
+
+
 @dataclass(slots=True)
 class _Recurrence:
     """A loop, while it is compared with the known ones.
 
     Attributes:
         counters: variables that begin at 0 and grow by 1.
-        written: variable → the write to a TensorArray that it orders.
-        sequence: the TensorArray that is read and the node that filled it, once they are found.
+        written: variable → the write to a TensorArray that it orders, or to the list that it is.
+        unchanged: variable that is handed on → its value.
+        limits: what the counters are compared with.
+        sequence: what is read, once it is found.
     """
 
     working: WorkingGraph
-    frame: Frame
+    frame: Frame | FunctionLoop
     counters: set[int] = field(default_factory=set)
     written: dict[int, Expression] = field(default_factory=dict)
-    sequence: tuple[Node, Node] | None = None
+    unchanged: dict[int, Endpoint] = field(default_factory=dict)
+    limits: list[Any] = field(default_factory=list)
+    sequence: _Sequence | None = None
 
     def replace(self) -> None:
         frame = self.frame
         for number in range(len(frame.variables)):
             if self._counts(number):
                 self.counters.add(number)
-        limits = list(self._limits(frame.condition))
+        self.limits += self._limits(frame.condition)
         states = self._states()
         op, attrs, inputs = _lstm(self, states) if len(states) == 2 else _gru(self, states)
         self._check_written(states)
         frame.check_complete()
         self._check_reads()
-        self._put(op, attrs, inputs, limits, states)
+        self._put(op, attrs, inputs, states)
 
     def _counts(self, number: int) -> bool:
         variable, expression = self.frame.variables[number], self.frame.value(self.frame.variables[number].next)
@@ -99,7 +120,7 @@ class _Recurrence:
         counter, limit = _one(condition, "Less")
         if not isinstance(counter, CarriedValue) or counter.number not in self.counters:
             raise NotMatchedError
-        if not isinstance(limit, ConstantValue | Outside):
+        if not isinstance(limit, Outside) and not (isinstance(limit, ConstantValue) and limit.value.shape == ()):
             raise NotMatchedError
         yield limit
 
@@ -110,9 +131,12 @@ class _Recurrence:
             if number in self.counters:
                 continue
             expression = self.frame.value(variable.next)
+            if isinstance(expression, Outside | ConstantValue):
+                self.unchanged[number] = variable.start
+                continue
             if not isinstance(expression, Expression):
                 raise NotMatchedError
-            if expression.op == "TensorArrayWriteV3":
+            if expression.op in _WRITES:
                 self.written[number] = expression
             else:
                 states[number] = expression
@@ -125,11 +149,29 @@ class _Recurrence:
     def _check_written(self, states: Mapping[int, Expression]) -> None:
         """All writes must be of h, the last state, at the number of the step."""
         for number, write in self.written.items():
-            handle, index, value, flow = write.inputs
-            if not isinstance(handle, Outside) or not self.is_counter(index) or flow != CarriedValue(number):
+            if write.op == "TensorListSetItem":
+                own, index, value = write.inputs
+                if write.node.attrs["resize_if_index_out_of_bounds"] or not self._has_room(number):
+                    raise NotMatchedError
+            else:
+                handle, index, value, own = write.inputs
+                _outside(handle)
+            if not self.is_counter(index) or own != CarriedValue(number) or value != self.h(states):
                 raise NotMatchedError
-            if value != self.h(states):
-                raise NotMatchedError
+
+    def _has_room(self, number: int) -> bool:
+        """True if a list begins with as many elements as a limit says."""
+        list_node = self.working.nodes[self.frame.variables[number].start[0]]
+        if list_node.op != "TensorListReserve":
+            return False
+        size = list_node.in_edges[1]
+        of_size = self.working.constant(size)
+        return any(
+            of_size is not None and of_size.shape == () and bool(limit.value == of_size)
+            if isinstance(limit, ConstantValue)
+            else limit.endpoint == size
+            for limit in self.limits
+        )
 
     def h(self, states: Mapping[int, Expression]) -> Expression:
         """The next value of the state that is multiplied."""
@@ -143,7 +185,7 @@ class _Recurrence:
 
     def _check_reads(self) -> None:
         """The new node waits for all that the loop takes: it must not read a variable later than the loop would."""
-        entered = [node for node in self.frame.nodes if node.op == "Enter"]
+        entered = self.frame.readers
         taken = [*(endpoint for node in entered for endpoint in node.in_edges)]
         if not Reading(self.working).may_wait_for(entered, taken):
             raise NotMatchedError
@@ -152,113 +194,122 @@ class _Recurrence:
 
     def read(self, value: Any) -> None:
         """Match the row that the present step reads."""
-        if not isinstance(value, Expression) or value.op != "TensorArrayReadV3":
+        if not isinstance(value, Expression):
             raise NotMatchedError
-        handle, index, flow = value.inputs
-        if not self.is_counter(index) or not isinstance(handle, Outside) or not isinstance(flow, Outside):
+        if value.op == "TensorArrayReadV3":
+            handle, index, flow = value.inputs
+            found = _filled(self.working, self.frame, _outside(handle), _outside(flow))
+        elif value.op == "TensorListGetItem":
+            given, index, shape = value.inputs
+            found = self._list(_outside(given), shape)
+        else:
             raise NotMatchedError
-        found = _filled(self.working, self.frame, handle.endpoint, flow.endpoint)
-        if self.sequence not in (None, found):
+        if not self.is_counter(index) or self.sequence not in (None, found):
             raise NotMatchedError
         self.sequence = found
+
+    def _list(self, endpoint: Endpoint, shape: Any) -> _Sequence:
+        """A list of the rows of a tensor, as many as a limit says."""
+        working = self.working
+        node = working.nodes[endpoint[0]]
+        if node.op != "TensorListFromTensor" or endpoint in working.fed or not isinstance(shape, ConstantValue):
+            raise NotMatchedError
+        rows, wanted = working.shape(node.in_edges[0]).dims, working.constant(node.in_edges[1])
+        if rows is None or len(rows) != 3 or wanted is None:
+            raise NotMatchedError
+        if node.attrs["element_dtype"] is not dtypes.float32:
+            raise NotMatchedError
+        for asked in (wanted, shape.value):
+            if asked.ndim > 1 or (asked.ndim == 0 and asked != -1):
+                raise NotMatchedError
+            dims = None if asked.ndim == 0 else [None if size < 0 else int(size) for size in asked]
+            if not _is_within(rows[1:], dims):
+                raise NotMatchedError
+        for limit in self.limits:
+            if isinstance(limit, ConstantValue):
+                if rows[0] == limit.value:
+                    return _Sequence(node.in_edges[0], limit, ())
+            elif _is_number_of_rows(working, limit.endpoint, node.in_edges[0]):
+                return _Sequence(node.in_edges[0], limit, ())
+        raise NotMatchedError
 
     # The new nodes
 
     def _put(
-        self,
-        op: str,
-        attrs: Mapping[str, Any],
-        inputs: Sequence[Endpoint],
-        limits: Sequence[Any],
-        states: Mapping[int, Expression],
+        self, op: str, attrs: Mapping[str, Any], inputs: Sequence[Endpoint], states: Mapping[int, Expression]
     ) -> None:
-        working, frame = self.working, self.frame
-        assert self.sequence is not None
-        array, scatter = self.sequence
-        like = frame.exits[0]
-        op_def = op_registry.global_registry.lookup(op).op_def
-        size, rows = array.in_edges[0], scatter.in_edges[2]
-        ends = [self._outside(limit, like) for limit in limits]
+        working, frame, sequence = self.working, self.frame, self.sequence
+        assert sequence is not None
+        like = frame.nodes[0]
+        ends = [self._outside(limit, like) for limit in self.limits]
         count = ends[0]
         for other in ends[1:]:
-            count = self._smaller(like, count, other)
-        attrs = {**op_def.defaults, **attrs, "T": dtypes.float32, "keep_states": bool(self.written)}
-        node_id, name = working.new_node(like, f"/{op.strip('_')}")
-        made = Node(
-            working,
-            node_id,
-            name,
-            op_def,
-            attrs,
-            inputs=(count, size, rows, *inputs),
-            control_inputs=tuple(dict.fromkeys((*frame.waits_for, *array.control_edges, *scatter.control_edges))),
-            device=like.device,
-            site=like.site,
-        )
-        made.derived_from = Derivation.of([*frame.nodes, array, scatter])
-        working.replace(made)
-        outputs = {number: 2 + place for place, number in enumerate(self._order(states))}
-        for exit_node in frame.exits:
-            self._exit(exit_node, made, outputs, 2 + len(states))
-        for node in [*frame.nodes, scatter, array]:
-            if node.id in working.nodes and node not in frame.exits:
-                working.remove(node.id)
+            count = self._new(like, "/count", "Minimum", {"T": dtypes.int32}, (count, other))
+        controls = [*frame.waits_for, *(i for node in sequence.nodes for i in node.control_edges)]
+        attrs = {**attrs, "T": dtypes.float32, "keep_states": bool(self.written)}
+        given = (count, self._outside(sequence.size, like), sequence.rows, *inputs)
+        made, _ = self._new(like, f"/{op.strip('_')}", op, attrs, given, tuple(dict.fromkeys(controls)))
+        working.nodes[made].derived_from = Derivation.of([*frame.nodes, *sequence.nodes])
+        results = {number: (made, 2 + place) for place, number in enumerate(self._order(states))}
+        results |= dict.fromkeys(self.counters, (made, 1))
+        results |= self.unchanged
+        for number, write in self.written.items():
+            results[number] = self._written(like, write, number, (made, 0), (made, 2 + len(states)))
+        frame.finish(results)
+        for node in sequence.nodes:
+            working.remove(node.id)
 
     def _order(self, states: Mapping[int, Expression]) -> list[int]:
         """The numbers of the states in the order of the outputs: c and h."""
         last = self.h(states)
         return sorted(states, key=lambda number: states[number] == last)
 
-    def _exit(self, node: Node, made: Node, outputs: Mapping[int, int], states: int) -> None:
-        number = self.frame.number_of(node)
-        if number in self.written:
-            write = self.written[number]
-            handle = write.inputs[0].endpoint
-            flow = self.frame.variables[number].start
-            inputs = (handle, (made.id, 0), (made.id, states), flow)
-            self._substitute(node, "TensorArrayScatterV3", inputs, write)
-        else:
-            source = (made.id, 1 if number in self.counters else outputs[number])
-            self._substitute(node, "Identity", (source,))
+    def _written(self, like: Node, write: Expression, number: int, steps: Endpoint, states: Endpoint) -> Endpoint:
+        """Write the states of all steps; return the flow, or the list."""
+        start = self.frame.variables[number].start
+        if write.op == "TensorListSetItem":
+            attrs = {"element_dtype": dtypes.float32}
+            return self._new(like, "/list", "TensorListScatterIntoExistingList", attrs, (start, states, steps))
+        handle = _outside(write.inputs[0])
+        return self._new(like, "/array", "TensorArrayScatterV3", {"T": dtypes.float32}, (handle, steps, states, start))
 
-    def _substitute(self, node: Node, op: str, inputs: tuple[Endpoint, ...], like: Expression | None = None) -> None:
+    def _new(
+        self,
+        like: Node,
+        suffix: str,
+        op: str,
+        attrs: Mapping[str, Any],
+        inputs: tuple[Endpoint, ...],
+        controls: tuple[int, ...] = (),
+    ) -> Endpoint:
+        """Add a node; return its first output."""
+        working = self.working
         op_def = op_registry.global_registry.lookup(op).op_def
-        attrs = {**op_def.defaults, "T": node.output_types[0] if like is None else like.node.attrs["T"]}
-        made = Node(self.working, node.id, node.name, op_def, attrs, inputs=inputs, device=node.device, site=node.site)
-        made.shapes = node.shapes
-        made.derived_from = Derivation.of([node])
-        self.working.substitute(made)
+        node_id, name = working.new_node(like, suffix)
+        attrs = {**op_def.defaults, **attrs}
+        made = Node(
+            working, node_id, name, op_def, attrs, inputs=inputs, control_inputs=controls, device=like.device,
+            site=like.site,
+        )  # fmt: skip
+        working.replace(made)
+        return node_id, 0
 
     def _outside(self, value: Any, like: Node) -> Endpoint:
         """The endpoint of a value outside of the loop."""
         if isinstance(value, Outside):
             return value.endpoint
-        node_id, name = self.working.new_node(like, "/limit")
-        made = value.node.rewired(self.working, (), ())
-        made = Node(self.working, node_id, name, made.op_def, made.attrs, device=like.device, site=made.site)
-        made.shapes = value.node.shapes
-        self.working.replace(made)
-        return node_id, 0
-
-    def _smaller(self, like: Node, one: Endpoint, other: Endpoint) -> Endpoint:
-        node_id, name = self.working.new_node(like, "/count")
-        op_def = op_registry.global_registry.lookup("Minimum").op_def
-        attrs = {**op_def.defaults, "T": dtypes.int32}
-        self.working.replace(Node(self.working, node_id, name, op_def, attrs, inputs=(one, other), device=like.device))
-        return node_id, 0
+        attrs = {"dtype": dtypes.int32, "value": value.node.attrs["value"]}
+        return self._new(like, "/limit", "Const", attrs, ())
 
 
-def _filled(working: WorkingGraph, frame: Frame, handle: Endpoint, flow: Endpoint) -> tuple[Node, Node]:
-    """Return the TensorArray of a handle and the node that filled it with the rows of a tensor, in their order.
-
-    Nobody else may use the array.
-    """
+def _filled(working: WorkingGraph, frame: Frame | FunctionLoop, handle: Endpoint, flow: Endpoint) -> _Sequence:
+    """A TensorArray that was filled with the rows of a tensor, in their order, and that nobody else uses."""
     array, scatter = working.nodes[handle[0]], working.nodes[flow[0]]
     if array.op != "TensorArrayV3" or scatter.op != "TensorArrayScatterV3" or {handle, flow} & working.fed:
         raise NotMatchedError
     if scatter.in_edges[0] != handle or scatter.in_edges[3] != (array.id, 1):
         raise NotMatchedError
-    entered = {node.id for node in frame.nodes if node.op == "Enter"}
+    entered = {node.id for node in frame.readers}
     if not frame.consumers_of(array.id) <= {scatter.id, *entered} or not frame.consumers_of(scatter.id) <= entered:
         raise NotMatchedError
     if not {array.id, scatter.id}.isdisjoint(working.pinned) or array.attrs["dtype"] is not dtypes.float32:
@@ -268,7 +319,7 @@ def _filled(working: WorkingGraph, frame: Frame, handle: Endpoint, flow: Endpoin
         raise NotMatchedError
     if not _are_all(working, scatter.in_edges[1], array.in_edges[0], scatter.in_edges[2]):
         raise NotMatchedError
-    return array, scatter
+    return _Sequence(scatter.in_edges[2], Outside(array.in_edges[0]), (array, scatter))
 
 
 def _is_within(dims: Sequence[int | None], wanted: Sequence[int | None] | None) -> bool:
@@ -367,10 +418,7 @@ def _dense(value: Any) -> tuple[Any, Endpoint, Endpoint]:
         product, bias = bias, product
     if value.op == "BiasAdd" and value.node.attrs["data_format"] != b"NHWC":
         raise NotMatchedError
-    operand, weights = _one(product, "MatMul")
-    if product.node.attrs["transpose_a"] or product.node.attrs["transpose_b"]:
-        raise NotMatchedError
-    return operand, _outside(weights), _outside(bias)
+    return *_product(product), _outside(bias)
 
 
 def _joined(value: Any) -> tuple[Any, Any]:
@@ -416,25 +464,54 @@ def _lstm(loop: _Recurrence, states: Mapping[int, Expression]) -> tuple[str, dic
     parts = [_split(value, 4) for value in (put.inputs[0], made.inputs[0], forget, out)]
     if any(whole != parts[0][0] for whole, _ in parts) or sorted(at for _, at in parts) != [0, 1, 2, 3]:
         raise NotMatchedError
-    operand, weights, of_gates = _dense(parts[0][0])
-    row, state = _joined(operand)
-    if state != CarriedValue(of_h):
-        raise NotMatchedError
-    loop.read(row)
     c, h = (loop.frame.variables[number].start for number in (of_c, of_h))
-    cells = _cells(loop, h, weights, 4)
-    _check_shapes(loop.working, {c: (None, cells), h: (None, cells), of_gates: (4 * cells,)})
     attrs = {"joined": True, "order": [at for _, at in parts], "forget_bias": bias}
-    return "_LSTMLoop", attrs, [c, h, weights, weights, of_gates]
+    products = _two_products(parts[0][0], CarriedValue(of_h))
+    if products is not None:
+        row, w, u, of_gates = products
+        loop.read(row)
+        cells = _cells(loop, h, w, 4, joined=False)
+        _check_shapes(loop.working, {u: (cells, 4 * cells)})
+        attrs["joined"] = False
+    else:
+        operand, w, of_gates = _dense(parts[0][0])
+        row, state = _joined(operand)
+        if state != CarriedValue(of_h):
+            raise NotMatchedError
+        loop.read(row)
+        cells, u = _cells(loop, h, w, 4), w
+    _check_shapes(loop.working, {c: (None, cells), h: (None, cells), of_gates: (4 * cells,)})
+    return "_LSTMLoop", attrs, [c, h, w, u, of_gates]
 
 
-def _cells(loop: _Recurrence, h: Endpoint, weights: Endpoint, gates: int) -> int:
+def _two_products(value: Any, h: CarriedValue) -> tuple[Any, Endpoint, Endpoint, Endpoint] | None:
+    """The row, the weights of inputs and state, and the bias of `row @ w + h @ u + b`; None if it is not that."""
+    if _op(value) != "BiasAdd" or _op(value.inputs[0]) not in ("Add", "AddV2"):
+        return None
+    both, bias = _one(value, "BiasAdd")
+    if value.node.attrs["data_format"] != b"NHWC":
+        raise NotMatchedError
+    for one, other in permutations(both.inputs):
+        (row, w), (state, u) = _product(one), _product(other)
+        if state == h:
+            return row, w, u, _outside(bias)
+    raise NotMatchedError
+
+
+def _product(value: Any) -> tuple[Any, Endpoint]:
+    operand, weights = _one(value, "MatMul")
+    if value.node.attrs["transpose_a"] or value.node.attrs["transpose_b"]:
+        raise NotMatchedError
+    return operand, _outside(weights)
+
+
+def _cells(loop: _Recurrence, h: Endpoint, weights: Endpoint, gates: int, *, joined: bool = True) -> int:
     """The number of cells, from the shapes of the state and the weights, which must be known and agree."""
     assert loop.sequence is not None
-    state, rows = (loop.working.shape(endpoint).dims for endpoint in (h, loop.sequence[1].in_edges[2]))
+    state, rows = (loop.working.shape(endpoint).dims for endpoint in (h, loop.sequence.rows))
     if state is None or len(state) != 2 or state[1] is None or rows is None or rows[2] is None:
         raise NotMatchedError
-    _check_shapes(loop.working, {weights: (rows[2] + state[1], gates * state[1])})
+    _check_shapes(loop.working, {weights: (rows[2] + joined * state[1], gates * state[1])})
     return state[1]
 
 

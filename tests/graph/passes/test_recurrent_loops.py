@@ -253,3 +253,86 @@ async def test_value_within_the_loop_can_be_targeted() -> None:
     want, _ = await values(graph, fetches, {given: X}, graph_passes=())
     for one, other in zip(got, want, strict=True):
         np.testing.assert_allclose(one, other, **NEAR)
+
+
+class ListLoop:
+    """An LSTM's loop as Keras writes it: with lists in place of TensorArrays, and two products; a test changes some."""
+
+    functional, resized, room, limit = True, False, TIME, TIME
+
+    def product(self, row: Any, h: Any, w: Any, u: Any, b: Any) -> aexec.Tensor:
+        return nn.bias_add(row @ w + h @ u, b)
+
+    def row(self, rows: Any, i: Any) -> aexec.Tensor:
+        return ops.tensor_list_get_item(rows, i, np.int32([-1, INPUTS]), element_dtype=aexec.float32)
+
+    def index(self, i: Any) -> Any:
+        return i
+
+    def build(self, x: aexec.Tensor) -> Fetches:
+        rng = np.random.default_rng(5)
+        w, u, b = (
+            aexec.constant(rng.standard_normal(shape).astype(np.float32) / 2)
+            for shape in ((INPUTS, 4 * CELLS), (CELLS, 4 * CELLS), (4 * CELLS,))
+        )
+        given = ops.ensure_shape(x, shape=[TIME, BATCH, INPUTS])
+        rows = ops.tensor_list_from_tensor(given, np.int32([-1, INPUTS]))
+        sink = ops.tensor_list_reserve(np.int32([-1, CELLS]), np.int32(self.room), element_dtype=aexec.float32)
+        zeros = aexec.constant(np.full((BATCH, CELLS), 0.25, np.float32))
+
+        def cell(i: Any, kept: Any, h: Any, c: Any, rows: Any) -> tuple[Any, ...]:
+            gates = ops.split(aexec.constant(1), self.product(self.row(rows, i), h, w, u, b), num_split=4)
+            put, forget, new, out = gates
+            c = ops.sigmoid(forget) * c + ops.sigmoid(put) * ops.tanh(new)
+            h = ops.sigmoid(out) * ops.tanh(c)
+            kept = ops.tensor_list_set_item(kept, self.index(i), h, resize_if_index_out_of_bounds=self.resized)
+            return i + 1, kept, h, c, rows
+
+        i, kept, h, c, same = aexec.while_loop(
+            lambda i, *_: i < self.limit,
+            cell,
+            (aexec.constant(0), sink, zeros, zeros + 0.5, rows),
+            maximum_iterations=TIME,
+            functional=self.functional,
+        )
+        shape = np.int32([BATCH, CELLS])
+        return [i, h, c, *(ops.tensor_list_length(which) for which in (kept, same)),
+                ops.tensor_list_stack(kept, shape, element_dtype=aexec.float32)]  # fmt: skip
+
+
+def list_loop(**attributes: Any) -> ListLoop:
+    return type("Changed", (ListLoop,), attributes)()
+
+
+@needs_loops
+@pytest.mark.parametrize("functional", [True, False])
+@pytest.mark.parametrize("limit", [TIME, 2, 0])
+async def test_loop_of_lists_is_known(functional: bool, limit: int) -> None:
+    ran = await both(list_loop(functional=functional, limit=limit).build)
+    assert "_LSTMLoop" in ran and not {"Enter", "While", "StatelessWhile"} & ran
+
+
+@pytest.mark.parametrize("functional", [True, False])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"resized": True},
+        {"room": TIME + 3},
+        {"index": lambda self, i: i + 0 * i},
+        {"product": lambda self, row, h, w, u, b: nn.bias_add(row @ w - h @ u, b)},
+        {"product": lambda self, row, h, w, u, b: nn.bias_add(ops.tanh(row) @ w + h @ u, b)},
+        {"product": lambda self, row, h, w, u, b: nn.bias_add(row @ w + h @ u, ops.neg(b))},
+    ],
+)
+async def test_loop_of_lists_that_differs_by_one_node_stays(functional: bool, changed: dict[str, Any]) -> None:
+    assert not FUSED & await both(list_loop(functional=functional, **changed).build)
+
+
+async def test_functional_loop_of_tensor_arrays_stays_or_gives_the_same() -> None:
+    def build(given: aexec.Tensor) -> Fetches:
+        i, h = aexec.while_loop(
+            lambda i, h: i < 3, lambda i, h: (i + 1, ops.tanh(h + given)), (aexec.constant(0), given), functional=True
+        )
+        return [i, h]
+
+    assert not FUSED & await both(build)
