@@ -25,7 +25,8 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
   there for longer work (`on_event_loop`).  `run_in_thread` does it in a thread, and `OnCancel` says what happens if
   that is cancelled.
   `run_in_turns` imports large graphs in threads, each in its turn, and stops when it is cancelled; it takes a
-  `LongWork`, in which `go_on` is called between two pieces.
+  `LongWork`, in which `go_on` is called between two pieces.  `work_owner` says in a context whose work it is: owners
+  have their turns one after another.
 * `record_network_buffer`, `record_network_buffer_freed`: for the memory log, of bodies that came from clients.
 * `describe_node`, `describe_function`: nodes as plain data, for drawing; `viewer_files`: what draws them.
 * `dispose`: takes the graph of a closed session apart, if it is the server's own; `leave_undisposed` stops that.
@@ -84,7 +85,7 @@ from aexec.framework.op_contract import op_registry
 from aexec.framework.printed import set_printer
 from aexec.framework.waiting import loop_budget
 from aexec.framework.waiting.inline_call import NeedsThreadError, check_inline, on_event_loop
-from aexec.framework.waiting.long_work import LongWork, go_on
+from aexec.framework.waiting.long_work import LongWork, go_on, work_owner
 from aexec.framework.waiting.processors import num_processors
 from aexec.framework.wire import node_def, wire_format
 from aexec.framework.wire.attr_value import NameAttrList
@@ -218,6 +219,7 @@ __all__ = [
     "unreadable",
     "viewer_files",
     "wire_format",
+    "work_owner",
 ]
 
 

@@ -19,9 +19,10 @@ Next to read: `runtime/threads/worker_pool.py`, whose `run_in_turns` makes the t
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from time import perf_counter, thread_time
 from typing import Any, TypeVar
 
@@ -41,6 +42,7 @@ __all__ = [
     "steadily",
     "taken_from",
     "to_the_end",
+    "work_owner",
 ]
 
 T = TypeVar("T")
@@ -48,6 +50,8 @@ T = TypeVar("T")
 # Items between two looks at the clock in a thread.  Mostly they take 0.1 ms together, but some nodes take a million
 # times as long as others.
 _PIECE = 8
+# Whose long work is made in this context; a server sets it to its client.
+work_owner: ContextVar[str] = ContextVar("aexec_work_owner", default="")
 # Seconds until a thread gives the interpreter's lock to others, and until it gives its turn to other long work.
 _AT_A_STRETCH = 1e-3
 _TURN = 5e-3
@@ -129,12 +133,14 @@ class LongWork:
 
     Attributes:
         left: the items that `steadily` yields before it calls `go_on`.
+        owner: whose work it is, `work_owner` where it was made.
     """
 
-    __slots__ = ("_call", "_looked", "_turn_began", "_wake", "left")
+    __slots__ = ("_call", "_looked", "_turn_began", "_wake", "left", "owner")
 
     def __init__(self) -> None:
         self.left = _PIECE
+        self.owner = work_owner.get()
         # Code shared with calls of kernels asks this whether the work is still wanted.
         self._call = CallInThread()
         # Released only from being woken to going on.
@@ -208,12 +214,16 @@ class LongWork:
 
 
 class _Turns:
-    """The work whose turn it is, and those that wait, in order.  No work has the turn only if none waits."""
+    """The work whose turn it is, and those that wait.  No work has the turn only if none waits.
+
+    Owners have their turns one after another, however much work of each waits.
+    """
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._at_work: LongWork | None = None
-        self._waiting: deque[LongWork] = deque()
+        # Owner → its waiting work, in order; the owner whose turn is next comes first.
+        self._waiting: OrderedDict[str, deque[LongWork]] = OrderedDict()
 
     def take(self, work: LongWork) -> None:
         """Wait for a turn; also returns when the work is called off meanwhile."""
@@ -221,7 +231,7 @@ class _Turns:
             if self._at_work is None:
                 self._at_work = work
                 return
-            self._waiting.append(work)
+            self._waiting.setdefault(work.owner, deque()).append(work)
         work.wait_for_turn()
 
     def pass_on(self, work: LongWork) -> None:
@@ -234,15 +244,25 @@ class _Turns:
         with self._guard:
             if self._at_work is not work:
                 return  # called off before its turn came
-            self._at_work = self._waiting.popleft() if self._waiting else None
+            self._at_work = self._next() if self._waiting else None
             if self._at_work is not None:
                 self._at_work.wake()
+
+    def _next(self) -> LongWork:
+        owner, line = self._waiting.popitem(last=False)
+        work = line.popleft()
+        if line:
+            self._waiting[owner] = line
+        return work
 
     def withdraw(self, work: LongWork) -> None:
         """Stop waiting for a turn."""
         with self._guard:
-            if work in self._waiting:
-                self._waiting.remove(work)
+            line = self._waiting.get(work.owner)
+            if line is not None and work in line:
+                line.remove(work)
+                if not line:
+                    del self._waiting[work.owner]
                 work.wake()
 
 

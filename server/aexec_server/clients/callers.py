@@ -7,12 +7,12 @@ to one (`sessions/store.py`).
 from __future__ import annotations
 
 import enum
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from aiohttp import web
 
+from aexec.hosting import work_owner
 from aexec_server.clients.client_address import client_at
 
 __all__ = [
@@ -125,8 +125,9 @@ class Refusal:
 ANYONE = Caller("", frozenset((Scope.RUN, Scope.MANAGE)))
 # The caller of a request that `core/access.py` has admitted: `request[CALLER]`.
 CALLER: web.RequestKey[Caller] = web.RequestKey("caller", Caller)
-# The client of the request, or of the gRPC call, in whose task this is read: `Caller.client`.
-CLIENT: ContextVar[str] = ContextVar("aexec_client", default="")
+# The client of the request, or of the gRPC call, in whose task this is read: `Caller.client`.  It owns the long work
+# that is done for it.
+CLIENT = work_owner
 
 
 @lru_cache(4096)

@@ -16,6 +16,7 @@ from aexec.framework.waiting.long_work import (
     CalledOffError,
     LongWork,
     ShortWork,
+    _Turns,
     drained,
     expect,
     go_on,
@@ -23,6 +24,7 @@ from aexec.framework.waiting.long_work import (
     steadily,
     taken_from,
     to_the_end,
+    work_owner,
 )
 from aexec.framework.waiting.loop_budget import let_others_run
 from aexec.runtime.threads.worker_pool import run_in_turns
@@ -274,3 +276,30 @@ def test_short_loops_within_one_another_are_called_off() -> None:
     with pytest.raises(CalledOffError):
         work.do(lambda: nested(20))
     assert 1000 <= done < 1100
+
+
+def test_owners_have_turns_one_after_another() -> None:
+    """However much work of each waits."""
+    turns, works, served = _Turns(), {}, []
+    for name in ("a0", "a1", "a2", "a3", "b0", "b1", "c0"):
+        work_owner.set(name[0])
+        works[name] = LongWork()
+    work_owner.set("")
+    first = LongWork()
+    turns.take(first)
+
+    def work(name: str) -> None:
+        turns.take(works[name])
+        served.append(name)
+        turns.give_up(works[name])
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in works]
+    for number, thread in enumerate(threads, 1):
+        thread.start()
+        while sum(map(len, turns._waiting.values())) < number:
+            time.sleep(0)
+    turns.give_up(first)
+    for thread in threads:
+        thread.join()
+    assert served == ["a0", "b0", "c0", "a1", "b1", "a2", "a3"]
+    assert not turns._waiting
