@@ -86,11 +86,11 @@ def _product(x: Any, w: Any, b: Any) -> Any:
 
 
 def _sigmoid(x: Any) -> Any:
-    """The logistic function, in place."""
-    np.negative(x, out=x)
-    np.exp(x, out=x)
-    x += 1
-    return np.reciprocal(x, out=x)
+    """The logistic function, as a new array: NumPy 2.4 negates some arrays with strides wrongly in place."""
+    made = np.negative(x)
+    np.exp(made, out=made)
+    made += 1
+    return np.reciprocal(made, out=made)
 
 
 def _kept(keep: bool, steps: _Steps) -> Any:
@@ -232,7 +232,7 @@ def gru_loop(c: OpKernelConstruction) -> Compute:
 def _gru_step(gates: Any, candidate: Any, of_gates: Any, of_candidate: Any, h: Any) -> None:
     """One step with NumPy, in place of h."""
     gates += np.matmul(h, of_gates)
-    _sigmoid(gates)
+    gates = _sigmoid(gates)
     cells = h.shape[1]
     candidate += np.matmul(gates[:, :cells] * h, of_candidate)
     np.tanh(candidate, out=candidate)
