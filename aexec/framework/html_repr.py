@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 
-__all__ = ["MAX_ROWS", "block", "facts_table", "lines_table", "table", "tensor_table"]
+__all__ = ["MAX_ROWS", "block", "facts_table", "html_text", "lines_table", "table", "tensor_table"]
 
 MAX_ROWS = 12
 MAX_TEXT = 48
@@ -19,7 +19,7 @@ _CELL = "text-align: left; padding: 1px 12px 1px 0; vertical-align: top"
 
 def block(kind: str, facts: str, *tables: str) -> str:
     """A heading in bold, facts, and tables."""
-    return f"<div><b>{text(kind)}</b> {text(facts)}{''.join(tables)}</div>"
+    return f"<div><b>{html_text(kind)}</b> {html_text(facts)}{''.join(tables)}</div>"
 
 
 def table(heading: str, columns: Sequence[str], rows: Iterable[Sequence[object]], count: int) -> str:
@@ -57,7 +57,7 @@ def lines_table(heading: str, lines: Sequence[str]) -> str:
     return f"<table style='margin: 4px 0 0 0'>{_row('th', [heading])}{''.join(shown)}</table>" if lines else ""
 
 
-def text(value: object, limit: int = MAX_TEXT) -> str:
+def html_text(value: object, limit: int = MAX_TEXT) -> str:
     """The value's text, escaped; the middle of a long one is left out, since both ends of a name say most."""
     import html  # imported for notebooks only
 
@@ -68,4 +68,4 @@ def text(value: object, limit: int = MAX_TEXT) -> str:
 
 
 def _row(kind: str, cells: Iterable[object], limit: int = MAX_TEXT) -> str:
-    return "<tr>" + "".join(f"<{kind} style='{_CELL}'>{text(cell, limit)}</{kind}>" for cell in cells) + "</tr>"
+    return "<tr>" + "".join(f"<{kind} style='{_CELL}'>{html_text(cell, limit)}</{kind}>" for cell in cells) + "</tr>"

@@ -113,27 +113,36 @@ def connect(
         graph = current_graph()
     if (graph is None) == (session is None):
         raise errors.InvalidArgumentError("give a graph for a new session, or the name of one that is there, not both")
-    for what, given_too in (("name", name is not None), ("durable", durable), ("keep", keep)):
-        if given_too and session is not None:
-            raise errors.InvalidArgumentError(f"{what} is for a new session: leave out {what}, or session")
-    if durability is not None and not durable:
-        raise errors.InvalidArgumentError("durability is for a session with durable=True")
-    if durability not in (None, *_DURABILITIES):
-        raise errors.InvalidArgumentError(f'durability must be "strict" or "relaxed", got {durability!r}')
+    if session is not None:
+        _check_for_old(name=name is not None, durable=durable, keep=keep)
     if reconnect is not None and not 0 <= reconnect < math.inf:
         raise errors.InvalidArgumentError(f"reconnect must be a number of seconds, not negative, got {reconnect!r}")
-    only_http = {"retry_runs": retry_runs, "durable": durable}
-    if address.startswith(("grpc:", "grpcs:")) and any(only_http.values()):
-        wanted = next(what for what, is_wanted in only_http.items() if is_wanted)
-        raise errors.UnimplementedError(f"{wanted} needs an address of HTTP: by gRPC {_BY_GRPC[wanted]}")
+    if address.startswith(("grpc:", "grpcs:")):
+        _check_for_rpc(retry_runs=retry_runs, durable=durable)
     service = _service(address, headers, token or os.environ.get("AEXEC_TOKEN") or None, ca, retry_runs=retry_runs)
-    wishes = SessionWishes(
-        proto.ConfigProto() if config is None else as_message(config, proto.ConfigProto),
-        name,
-        ttl,
-        (durability or "strict") if durable else None,
-    )
+    settings = proto.ConfigProto() if config is None else as_message(config, proto.ConfigProto)
+    wishes = SessionWishes(settings, name, ttl, _durability(durability, durable=durable))
     return RemoteSession(service, graph, session, wishes, keep=keep, reconnect=reconnect)
+
+
+def _check_for_old(**given: bool) -> None:
+    for what, is_given in given.items():
+        if is_given:
+            raise errors.InvalidArgumentError(f"{what} is for a new session: leave out {what}, or session")
+
+
+def _check_for_rpc(**wanted: bool) -> None:
+    for what, is_wanted in wanted.items():
+        if is_wanted:
+            raise errors.UnimplementedError(f"{what} needs an address of HTTP: by gRPC {_BY_GRPC[what]}")
+
+
+def _durability(given: str | None, *, durable: bool) -> str | None:
+    if given is not None and not durable:
+        raise errors.InvalidArgumentError("durability is for a session with durable=True")
+    if given not in (None, *_DURABILITIES):
+        raise errors.InvalidArgumentError(f'durability must be "strict" or "relaxed", got {given!r}')
+    return (given or "strict") if durable else None
 
 
 def _service(

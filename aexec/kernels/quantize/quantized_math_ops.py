@@ -95,9 +95,6 @@ def _activation(c: OpKernelConstruction, most: float | None) -> Compute:
     return compute
 
 
-_ACTIVATIONS = (dtypes.qint32, dtypes.quint8)
-
-
 @kernel("QuantizedRelu", Tinput=(dtypes.qint32,), out_type=(dtypes.qint32,), cost=0.5)
 @kernel("QuantizedRelu", Tinput=(dtypes.quint8,), out_type=(dtypes.quint8,), cost=0.5)
 def quantized_relu(c: OpKernelConstruction) -> Compute:

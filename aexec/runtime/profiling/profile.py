@@ -14,8 +14,10 @@ from typing import Any
 
 from aexec import proto
 from aexec.framework import errors
+from aexec.framework.html_repr import MAX_ROWS
 from aexec.framework.late_dataclass import dataclass
 from aexec.runtime.plans.estimate_report import EstimateReport
+from aexec.runtime.profiling.profile_bars import Bar, bars_table
 from aexec.runtime.profiling.step_stats import SOURCE, op_of, self_nanos, total_nanos, where_run
 
 __all__ = ["GROUPINGS", "ORDERS", "NodeRun", "Profile", "ProfileEntry", "profile_runs", "profile_steps"]
@@ -117,9 +119,14 @@ class Profile:
         return "\n".join(_line(row, widths, rows[0]) for row in rows)
 
     def _repr_html_(self) -> str:
-        from aexec.runtime.profiling.trace_drawing import profile_html  # imported for notebooks only
-
-        return profile_html(self)
+        whole = self.self_seconds or 1.0
+        shown, rest = self.entries[:MAX_ROWS], self.entries[MAX_ROWS:]
+        bars = [Bar(e.name, e.op, e.calls, e.self_seconds, e.self_seconds / whole) for e in shown]
+        if rest:
+            seconds = sum(entry.self_seconds for entry in rest)
+            calls = sum(entry.calls for entry in rest)
+            bars.append(Bar(f"{len(rest)} more", "", calls, seconds, seconds / whole))
+        return bars_table(self.steps, self.by, bars)
 
     def _per_step(self, sum_of_steps: float) -> float:
         return sum_of_steps / max(1, self.steps)

@@ -1,21 +1,20 @@
-"""Drawings of traces and profiles for notebooks: a timeline as SVG, and bars beside a profile's figures.
+"""Drawings of traces for notebooks: a timeline as SVG, which needs no other package.
 
-They need no other package.  A timeline has a row for each thread or stream of each device, as `chrome_trace.py` assigns
-them, and a bar for each run of a node, whose colour tells the op and whose tooltip the figures.
+It has a row for each thread or stream of each device, as `chrome_trace.py` assigns them, and a bar for each run of a
+node, whose colour tells the op and whose tooltip the figures.
 """
 
 from __future__ import annotations
 
 import math
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from aexec.framework.html_repr import MAX_ROWS, text
-from aexec.runtime.profiling.profile import Profile
+from aexec.framework.html_repr import html_text
+from aexec.runtime.profiling.profile_bars import op_colour
 from aexec.runtime.profiling.trace_summary import node_runs_of
 
-__all__ = ["profile_html", "timeline_svg"]
+__all__ = ["timeline_svg"]
 
 # Sizes in pixels.
 _WIDTH, _LABELS, _ROW, _TICKS = 900, 150, 16, 18
@@ -66,10 +65,10 @@ def _bar(run: Mapping[str, Any], x: float, scale: float, y: float) -> str:
     name, op = str(facts.get("name", run.get("name"))), str(facts.get("op", run.get("name")))
     width = max(0.5, run["dur"] * scale)
     letters = int(width / _LETTER)
-    label = f"<text x='{x + 2:.1f}' y='{y + 12:.1f}' {_TEXT}>{text(name, letters)}</text>" if letters > 3 else ""
+    label = f"<text x='{x + 2:.1f}' y='{y + 12:.1f}' {_TEXT}>{html_text(name, letters)}</text>" if letters > 3 else ""
     return (
-        f"<g><title>{text(name, 200)}\n{text(op)}, {run['dur'] / 1e3:.3f} ms</title>"
-        f"<rect x='{x:.1f}' y='{y + 1:.1f}' width='{width:.1f}' height='{_ROW - 2}' fill='{_colour(op)}'/>{label}</g>"
+        f"<g><title>{html_text(name, 200)}\n{html_text(op)}, {run['dur'] / 1e3:.3f} ms</title>"
+        f"<rect x='{x:.1f}' y='{y + 1:.1f}' width='{width:.1f}' height='{_ROW - 2}' fill='{op_colour(op)}'/>{label}</g>"
     )
 
 
@@ -84,7 +83,7 @@ def _labels(trace: Mapping[str, Any], rows: Mapping[tuple[int, int], int]) -> li
     for (pid, _), row in rows.items():
         first.setdefault(pid, row)
     return [
-        f"<text x='0' y='{_TICKS + _ROW * row + 12}' {_TEXT}>{text(names.get(pid, ''), 24)}</text>"
+        f"<text x='0' y='{_TICKS + _ROW * row + 12}' {_TEXT}>{html_text(names.get(pid, ''), 24)}</text>"
         for pid, row in first.items()
         if row < _MOST_ROWS
     ]
@@ -107,31 +106,3 @@ def _round_step(least: float) -> float:
     """The smallest of 1, 2 and 5 times a power of ten that is not below `least`."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(power * n for n in (1, 2, 5, 10) if power * n >= least)
-
-
-def _colour(op: str) -> str:
-    """The colour of an op, always the same."""
-    return f"hsl({zlib.crc32(op.encode()) % 360},55%,75%)"
-
-
-def profile_html(profile: Profile) -> str:
-    """A profile as a table: the first entries, with a bar for the share of each in all self time."""
-    whole = profile.self_seconds or 1.0
-    shown = profile.entries[:MAX_ROWS]
-    rows = [
-        _entry(entry.name, entry.op, entry.calls, entry.self_seconds, entry.self_seconds / whole) for entry in shown
-    ]
-    rest = profile.entries[len(shown) :]
-    if rest:
-        seconds = sum(entry.self_seconds for entry in rest)
-        rows.append(_entry(f"{len(rest)} more", "", sum(entry.calls for entry in rest), seconds, seconds / whole))
-    head = "".join(f"<th style='text-align: left'>{name}</th>" for name in (profile.by, "calls", "self ms", "share"))
-    return f"<div><b>Profile</b> of {profile.steps} steps<table><tr>{head}</tr>{''.join(rows)}</table></div>"
-
-
-def _entry(name: str, op: str, calls: int, seconds: float, share: float) -> str:
-    bar = f"<div style='width: {share * 200:.0f}px; height: 10px; background: {_colour(op or name)}'></div>"
-    cells: Sequence[str] = (text(name), str(calls), f"{seconds * 1e3:.3f}", f"{share:.1%}{bar}")
-    return (
-        "<tr>" + "".join(f"<td style='text-align: left; padding-right: 12px'>{cell}</td>" for cell in cells) + "</tr>"
-    )

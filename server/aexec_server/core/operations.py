@@ -28,7 +28,7 @@ from aexec_server.http import bodies
 from aexec_server.http.answer_parts import AnswerParts
 from aexec_server.http.body_budget import BodyBudget
 from aexec_server.http.error_responses import error_body, status_of
-from aexec_server.http.idempotency import ForgottenError, InterruptedRequestError
+from aexec_server.http.idempotency import ForgottenError, UnfinishedRequestError
 from aexec_server.http.keyed_answer import KeyedAnswer
 from aexec_server.http.lost_handles import lost_by_restart
 from aexec_server.http.stored_answer import StoredAnswer
@@ -38,7 +38,7 @@ from aexec_server.settings.server_config import ServerConfig
 __all__ = ["OperationStore", "RunOperation", "operation_response", "routes"]
 
 _RUN_ID = "Aexec-Run-Id"
-_INTERRUPTED = InterruptedRequestError(
+_INTERRUPTED = UnfinishedRequestError(
     "The run of this operation was in flight when the server ended. It may have been carried out in part: look at the "
     "session's state"
 )

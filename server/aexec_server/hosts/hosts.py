@@ -313,7 +313,7 @@ class Hosts:
             self._sweeping = asyncio.create_task(self._keep_sweeping(self.stored), name="delete durable sessions")
         some = config.graphs or config.models or config.model_repository or config.allow_model_changes
         if some and not config.models_in_front:
-            portable = await asyncio.to_thread(self._portable_config)
+            portable = await asyncio.to_thread(_portable, self._config, self._folder)
             self._model_config = replace(portable, max_host_bytes=None, state_path=None)
         self._fill()
         self._watching = asyncio.create_task(self._keep_watching(), name="watch session hosts")
@@ -408,23 +408,6 @@ class Hosts:
             self._places.tidy()
             self._fill()
 
-    def _portable_config(self) -> ServerConfig:
-        """The configuration for another process: graphs in this process are written to files."""
-        numbers = itertools.count()
-
-        def portable(source: GraphSource) -> GraphSource:
-            if not isinstance(source, aexec.Graph):
-                return source
-            path = self._folder / f"graph-{next(numbers)}.pb"
-            path.write_bytes(source.to_bytes())
-            return path
-
-        return replace(
-            self._config,
-            graphs={name: portable(source) for name, source in self._config.graphs.items()},
-            models={name: replace(m, source=portable(m.source)) for name, m in self._config.models.items()},
-        )
-
     async def give_up_store(self) -> None:
         """Begin no request for durable sessions any more, and close the store when all hosts have given theirs up."""
         stored = self.stored
@@ -465,3 +448,21 @@ class Hosts:
             await asyncio.wait(tasks)
         if self.stored is not None:
             await self.stored.close()
+
+
+def _portable(config: ServerConfig, folder: Path) -> ServerConfig:
+    """The configuration for another process: graphs in this process are written to files in the folder."""
+    numbers = itertools.count()
+
+    def portable(source: GraphSource) -> GraphSource:
+        if not isinstance(source, aexec.Graph):
+            return source
+        path = folder / f"graph-{next(numbers)}.pb"
+        path.write_bytes(source.to_bytes())
+        return path
+
+    return replace(
+        config,
+        graphs={name: portable(source) for name, source in config.graphs.items()},
+        models={name: replace(m, source=portable(m.source)) for name, m in config.models.items()},
+    )

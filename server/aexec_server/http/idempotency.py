@@ -36,7 +36,7 @@ from aexec_server.http.keyed_answer import AnswerKeeper, KeyedAnswer
 from aexec_server.http.stored_answer import StoredAnswer
 from aexec_server.settings.server_config import ServerConfig
 
-__all__ = ["BEGUN", "KEYED", "MADE_DURABLE", "SECRET", "AnsweredOnce", "ForgottenError", "InterruptedRequestError"]
+__all__ = ["BEGUN", "KEYED", "MADE_DURABLE", "SECRET", "AnsweredOnce", "ForgottenError", "UnfinishedRequestError"]
 
 # On an error answer: True if the request had begun when it failed.
 BEGUN = web.ResponseKey("had it begun", bool)
@@ -63,7 +63,7 @@ class _InProgressError(HasHeaders, errors.AbortedError):
     reason = "in_progress"
 
 
-class InterruptedRequestError(HasHeaders, errors.AbortedError):
+class UnfinishedRequestError(HasHeaders, errors.AbortedError):
     """A request was in flight when the server ended: it may have been carried out in part, and is not repeated."""
 
     status = 409
@@ -194,7 +194,7 @@ class AnsweredOnce:
         if not entry.ended:
             raise _InProgressError("The request of this Idempotency-Key is being carried out: ask again later")
         if entry.interrupted:
-            raise InterruptedRequestError(
+            raise UnfinishedRequestError(
                 "The request of this Idempotency-Key was in flight when the server ended. It may have been carried out "
                 "in part, and is not repeated: look at the session's state, and take a new key"
             )
