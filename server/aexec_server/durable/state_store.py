@@ -143,10 +143,11 @@ class StateStore:
         return await self._call(self.find_of_operation_here, operation_id)
 
     async def close(self) -> None:
-        """Close it for good.  Idempotent."""
+        """Close it for good.  What comes from now on is refused as handed over.  Idempotent."""
         if not self._closed:
-            await self._call(self.close_here)
+            closing = asyncio.get_running_loop().run_in_executor(self._thread, self.close_here)
             self._closed = True
+            await closing
             await asyncio.to_thread(self._thread.shutdown)
 
     # In the thread of the store, or in the only one

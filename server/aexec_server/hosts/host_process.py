@@ -153,9 +153,11 @@ class _Told:
         self.channel.say({"report": self._report.changes(counted=True), "asked": True})
 
     async def _give_up(self) -> None:
-        if self._server.durable is not None:
-            await self._server.durable.give_up()
-        self.channel.say({"gave_up": True})
+        try:
+            if self._server.durable is not None:
+                await self._server.durable.give_up()
+        finally:  # otherwise the front would wait for this host for ever
+            self.channel.say({"gave_up": True})
 
     def report(self, *, counted: bool = False) -> None:
         """Send the front what has changed, without being asked; with `counted` also metrics and errors."""

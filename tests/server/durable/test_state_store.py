@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sqlite3
 import threading
@@ -15,6 +16,7 @@ from aexec_server.durable.state_database import DATABASE
 from aexec_server.durable.state_errors import NotDurableError, StateLimitError, StateStoreError
 from aexec_server.durable.state_store import StateLimits, StateStore
 from aexec_server.http.keyed_answer import KeyedAnswer
+from aexec_server.http.not_begun import HandedOverError
 from aexec_server.http.stored_answer import StoredAnswer
 from hypothesis import given
 from hypothesis import strategies as st
@@ -334,3 +336,19 @@ def test_old_answers_are_dropped_and_their_marks_stay(tmp_path: Path) -> None:
     assert [keyed.answer is None for keyed in known] == [True, True, False, False, False]
     assert all(keyed.ended for keyed in known)
     store.close_here()
+
+
+async def test_write_that_comes_while_the_store_closes_is_handed_over(tmp_path: Path) -> None:
+    """It would find the database closed, and be taken for one that the disk has refused."""
+    store = StateStore(tmp_path, MANY)
+    await store.open()
+    go_on = threading.Event()
+    store._thread.submit(go_on.wait)
+    closing = asyncio.create_task(store.close())
+    await asyncio.sleep(0)
+    outcomes = asyncio.create_task(store.write([Kept(store).take()]))
+    await asyncio.sleep(0)
+    go_on.set()
+    (outcome,) = await outcomes
+    assert isinstance(outcome, HandedOverError)
+    await closing
