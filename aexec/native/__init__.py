@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import warnings
 from contextlib import suppress
 from types import ModuleType
 from typing import Any
@@ -20,10 +21,26 @@ import numpy as np
 
 __all__ = ["are_single", "loops"]
 
-loops: ModuleType | None = None
-if os.environ.get("AEXEC_NATIVE") != "0":
+# The revision of `loops.c` that kernels need.
+_REVISION = 2
+
+
+def _found() -> ModuleType | None:
+    if os.environ.get("AEXEC_NATIVE") == "0":
+        return None
     with suppress(ImportError):
-        loops = importlib.import_module("aexec.native._loops")
+        found = importlib.import_module("aexec.native._loops")
+        if getattr(found, "REVISION", None) == _REVISION:
+            return found
+        warnings.warn(
+            "aexec.native is of another version than aexec, and not used: install aexec again, which compiles it",
+            RuntimeWarning,
+            stacklevel=1,
+        )
+    return None
+
+
+loops = _found()
 
 _SINGLE = np.dtype(np.float32)
 

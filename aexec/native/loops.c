@@ -1,6 +1,9 @@
 /* aexec.native._loops: loops that NumPy has no word for.  Each function takes contiguous arrays as buffers, checks
  * their sizes, and lets go of the interpreter's lock while it computes.  `__init__.py` says what calls them.
  *
+ * REVISION is raised whenever a function is added, or takes other arguments: `__init__.py` names the one that it needs,
+ * and does without an extension that was compiled from other sources.
+ *
  * loops.h has the loops.  It is compiled for several sets of instructions; the module takes the best that the
  * processor has when it is imported.
  */
@@ -12,6 +15,8 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+
+#define REVISION 2
 
 /* Windows over an image: its size, their size, the distance between their taps, their distance, their number, and the
  * padding before the image. */
@@ -536,7 +541,8 @@ static PyMethodDef functions[] = {
 };
 
 static int execute(PyObject *module) {
-    if (PyModule_AddIntConstant(module, "WINDOW_SCRATCH", WINDOW_SCRATCH) < 0) {
+    if (PyModule_AddIntConstant(module, "WINDOW_SCRATCH", WINDOW_SCRATCH) < 0 ||
+        PyModule_AddIntConstant(module, "REVISION", REVISION) < 0) {
         return -1;
     }
     return PyModule_AddStringConstant(module, "INSTRUCTIONS", choose_loops());

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -254,3 +256,20 @@ def test_index_out_of_bounds_is_refused(index: int) -> None:
         native.loops.add_rows(np.zeros(12, np.float32), bad, rows, 4, 2, 3)
     with pytest.raises(IndexError):
         native.loops.sparse_cross_entropy(np.zeros(8, np.float32), bad, rows[:2], np.zeros(8, np.float32), 2, 4)
+
+
+def test_extension_of_another_revision_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkout whose sources were changed, and that was not installed again."""
+    old = ModuleType("aexec.native._loops")
+    monkeypatch.setitem(sys.modules, "aexec.native._loops", old)
+    with pytest.warns(RuntimeWarning, match="install aexec again"):
+        assert native._found() is None
+    old.REVISION = native._REVISION  # type: ignore[attr-defined]
+    assert native._found() is old
+    monkeypatch.setenv("AEXEC_NATIVE", "0")
+    assert native._found() is None
+
+
+@needs_loops
+def test_sources_have_the_revision_that_is_needed() -> None:
+    assert native.loops is not None and native.loops.REVISION == native._REVISION
