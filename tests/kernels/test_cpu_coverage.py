@@ -39,10 +39,10 @@ REASONS = {
     "a table that a dataset fills": "InitializeTableFromDataset",
     "calls functions of the process that made the graph, which a GraphDef does not carry: use aexec.op": """PyFunc
     EagerPyFunc PyFuncStateless""",
-    "not built yet": """Batch CSRSparseMatrix* DecodeProtoV2 DenseToCSRSparseMatrix DeviceIndex EncodeProto Fractional*
-    GenerateVocabRemapping ImmutableConst KMC2ChainInitialization KmeansPlusPlusInitialization LoadAndRemapMatrix
-    Quantized* RandomIndexShuffle RecordInput Requantiz* Skipgram SobolSample *SparseMatrix*
-    StatefulRandomBinomial StatefulStandardNormal Unbatch UnbatchGrad _FusedQuantized* _QuantizedMatMul
+    "not built yet": """Batch CSRSparseMatrix* DecodeProtoV2 DenseToCSRSparseMatrix EncodeProto Fractional*
+    GenerateVocabRemapping ImmutableConst LoadAndRemapMatrix
+    Quantized* RecordInput Requantiz* Skipgram *SparseMatrix*
+    Unbatch UnbatchGrad _FusedQuantized* _QuantizedMatMul
     _QuantizedMaxPool3D""",
     "training of TensorFlow 1's own models": "NegTrain Sdca* AudioMicrofrontend",
     "rounding at random, which only accelerators use": "StochasticCastToInt",

@@ -234,3 +234,12 @@ def symbolic_gradient(c: OpKernelConstruction) -> Compute:
 
     c.calls = FunctionalCall(CallKind.CALL, (function,), _results)
     return compute
+
+
+@kernel("DeviceIndex", host_memory=("index",), cost=0)
+@kernel("DeviceIndex", device=DEFAULT_DEVICE, host_memory=("index",), cost=0)
+def device_index(c: OpKernelConstruction) -> Compute:
+    """Return the place of this device's type among `device_names`; their number if it is not there."""
+    names = [name.decode() for name in c.attr("device_names")]
+    index = np.int32(names.index(c.device_type) if c.device_type in names else len(names))
+    return lambda: index

@@ -15,12 +15,14 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.kernel_registry import kernel
-from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.kernel_contract.output_sizes import PerOutput
 from aexec.framework.shape import check_max_rank, shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.random import generators as common
 from aexec.kernels.random.gamma_ops import Buffers
 from aexec.kernels.random.generators import cost_per_output
+from aexec.kernels.random.stateful_ops import advance, scalar_at
 from aexec.numerics import philox
 from aexec.numerics.philox import Philox
 
@@ -34,6 +36,7 @@ _LARGE = 10
 _MAX_STEPS = 2000
 
 Uniforms = Callable[[Any], Any]
+Allocate = Callable[[Any], Any]
 
 
 def _uniforms(generator: Philox, places: Any) -> Uniforms:
@@ -196,6 +199,8 @@ def seeded_poisson(c: OpKernelConstruction) -> Compute:
 # Blocks of the generator for each sample.
 _REJECTION_BLOCKS = 256
 _INVERSION_BLOCKS = 42
+# Blocks that TensorFlow reserves for up to four samples of a batch, times `philox.BLOCKS_PER_OUTPUT`.
+_BLOCKS_PER_FOUR_SAMPLES = 200
 
 _TAILS = np.array(
     [
@@ -301,29 +306,64 @@ def seeded_binomial(c: OpKernelConstruction) -> Compute:
     """
     allocate, dtype = allocator(c), c.attr("dtype")
 
-    def draw(generator: Philox) -> Callable[..., Any]:
-        return lambda counts, probs, first: _as_counts(_binomial(generator, counts, probs, first), dtype)
-
     def compute(shape: Any, seed: Any, counts: Any, probs: Any) -> Any:
-        try:
-            batch = np.broadcast_shapes(counts.shape, probs.shape)
-        except ValueError:
-            raise errors.InvalidArgumentError(
-                "counts and probs must have compatible batch dimensions: "
-                f"{shape_text(counts.shape)} vs. {shape_text(probs.shape)}"
-            ) from None
-        if shape.ndim != 1:
-            raise errors.InvalidArgumentError(f"Input shape should be a vector, got shape: {shape_text(shape.shape)}")
-        check_max_rank(shape.size)
-        out = allocate(shape.tolist())
-        _check_ends_with(out.shape, batch)
-        generator = common.seeded_generator(seed)
-        if out.size:
-            pair = [np.broadcast_to(x, batch) for x in (counts, probs)]
-            common.fill_samples(np, pair, out, out.dtype, draw(generator))
+        pair, out = _batch_and_output(shape, counts, probs, allocate)
+        _fill_binomial(common.seeded_generator(seed), pair, out, dtype)
         return out
 
     return compute
+
+
+@kernel(
+    "StatefulRandomBinomial",
+    host_memory=("resource", "algorithm", "shape", "counts", "probs"),
+    T=_RANDOM_TYPES[:3],
+    dtype=_RANDOM_TYPES,
+    cost=PerOutput(_NANOSECONDS),
+)
+def binomial_from_variable(c: OpKernelConstruction) -> Compute:
+    """Return an array of the given shape, whose last dimensions are those of counts and probs; the generator is in a
+    variable.
+    """
+    allocate, dtype = allocator(c), c.attr("dtype")
+    c.need_context()
+
+    def compute(context: OpKernelContext, resource: Any, algorithm: Any, shape: Any, counts: Any, probs: Any) -> Any:
+        chosen = scalar_at(algorithm, 1)
+        pair, out = _batch_and_output(shape, counts, probs, allocate)
+        batches = pair[0].size
+        samples = out.size // max(batches, 1)
+        blocks = batches * _BLOCKS_PER_FOUR_SAMPLES * (samples + 3) // 4
+        generator = advance(context, resource, chosen, blocks * philox.BLOCKS_PER_OUTPUT)
+        _fill_binomial(generator, pair, out, dtype)
+        return out
+
+    return compute
+
+
+def _batch_and_output(shape: Any, counts: Any, probs: Any, allocate: Allocate) -> tuple[list[Any], Any]:
+    """Counts and probs, broadcast to each other, and the output, whose last dimensions are theirs."""
+    try:
+        batch = np.broadcast_shapes(counts.shape, probs.shape)
+    except ValueError:
+        raise errors.InvalidArgumentError(
+            "counts and probs must have compatible batch dimensions: "
+            f"{shape_text(counts.shape)} vs. {shape_text(probs.shape)}"
+        ) from None
+    if shape.ndim != 1:
+        raise errors.InvalidArgumentError(f"Input shape should be a vector, got shape: {shape_text(shape.shape)}")
+    check_max_rank(shape.size)
+    out = allocate(shape.tolist())
+    _check_ends_with(out.shape, batch)
+    return [np.broadcast_to(x, batch) for x in (counts, probs)], out
+
+
+def _fill_binomial(generator: Philox, pair: list[Any], out: Any, dtype: DType) -> None:
+    def draw(counts: Any, probs: Any, first: int) -> Any:
+        return _as_counts(_binomial(generator, counts, probs, first), dtype)
+
+    if out.size:
+        common.fill_samples(np, pair, out, out.dtype, draw)
 
 
 def _as_counts(values: Any, dtype: DType) -> Any:

@@ -27,6 +27,8 @@ from aexec.kernels.random.generators import FLOAT_TYPES
 from aexec.numerics import philox
 from aexec.numerics.philox import Philox
 
+__all__ = ["advance", "scalar_at"]
+
 WIDE_INTEGERS = (dtypes.int32, dtypes.int64, dtypes.uint32, dtypes.uint64)
 
 _PHILOX = 1
@@ -48,8 +50,11 @@ _FILL = {
 }
 
 
-def _advance(context: OpKernelContext, handle_tensor: Any, algorithm: int, blocks: int) -> Philox:
-    """Return the generator in a variable, then advances that by `blocks`."""
+def advance(context: OpKernelContext, handle_tensor: Any, algorithm: int | None, blocks: int) -> Philox:
+    """Return the generator in a variable, then advances that by `blocks`.
+
+    If `algorithm` is None, the state begins with its number.
+    """
     handle = handle_from_tensor(handle_tensor)
     with _advancing:
         variable = context.resources.find(handle.container, handle.name, ResourceVariable)
@@ -60,22 +65,26 @@ def _advance(context: OpKernelContext, handle_tensor: Any, algorithm: int, block
             raise errors.InvalidArgumentError(f"dtype of RNG state variable must be int64, not {variable.dtype}")
         if state.ndim != 1:
             raise errors.InvalidArgumentError(f"RNG state must have one and only one dimension, not {state.ndim}")
-        if algorithm != _PHILOX:
-            raise errors.InvalidArgumentError(f"Unsupported algorithm id: {algorithm}")
-        if state.size < _STATE_SIZE:
+        first = 0 if algorithm is not None else 1
+        if state.size < first:
+            raise errors.InvalidArgumentError("Size of tensor must be at least 1")
+        chosen = int(state[0]) if algorithm is None else algorithm
+        if chosen != _PHILOX:
+            raise errors.InvalidArgumentError(f"Unsupported algorithm id: {chosen}")
+        if state.size < first + _STATE_SIZE:
             raise errors.InvalidArgumentError(
-                f"For the Philox algorithm, the size of state must be at least {_STATE_SIZE}; got {state.size}"
+                f"For the Philox algorithm, the size of state must be at least {first + _STATE_SIZE}; got {state.size}"
             )
-        low, high, key = (value & _MASK for value in state[:_STATE_SIZE].tolist())
+        low, high, key = (value & _MASK for value in state[first:][:_STATE_SIZE].tolist())
         generator = Philox(key, low | high << 64)
         after = generator.skip(blocks).counter
         advanced = state.copy()
-        advanced[:2] = [((half & _MASK) ^ _SIGNED) - _SIGNED for half in (after, after >> 64)]
+        advanced[first : first + 2] = [((half & _MASK) ^ _SIGNED) - _SIGNED for half in (after, after >> 64)]
         variable.value = advanced
     return generator
 
 
-def _scalar(value: Any, index: int) -> int:
+def scalar_at(value: Any, index: int) -> int:
     if value.ndim:
         raise errors.InvalidArgumentError(f"input {index} (0-based) must have shape [], not {shape_text(value.shape)}")
     return int(value)
@@ -96,9 +105,23 @@ def stateful(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     def compute(context: OpKernelContext, resource: Any, algorithm: Any, shape: Any) -> Any:
-        chosen = _scalar(algorithm, 1)
+        chosen = scalar_at(algorithm, 1)
         out = allocate(common.dimensions(shape))
-        fill(_advance(context, resource, chosen, out.size * philox.BLOCKS_PER_OUTPUT), out)
+        fill(advance(context, resource, chosen, out.size * philox.BLOCKS_PER_OUTPUT), out)
+        return out
+
+    return compute
+
+
+@kernel("StatefulStandardNormal", host_memory=("resource", "shape"), dtype=FLOAT_TYPES, cost=_COST)
+def stateful_with_algorithm(c: OpKernelConstruction) -> Compute:
+    """Return standard normal numbers; the state, int64 [4], begins with the algorithm's number."""
+    allocate = allocator(c)
+    c.need_context()
+
+    def compute(context: OpKernelContext, resource: Any, shape: Any) -> Any:
+        out = allocate(common.dimensions(shape))
+        philox.fill_standard_normal(advance(context, resource, None, out.size * philox.BLOCKS_PER_OUTPUT), out)
         return out
 
     return compute
@@ -116,10 +139,10 @@ def stateful_integers(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     def compute(context: OpKernelContext, resource: Any, algorithm: Any, shape: Any, minval: Any, maxval: Any) -> Any:
-        chosen = _scalar(algorithm, 1)
+        chosen = scalar_at(algorithm, 1)
         low, high = common.bounds(minval, maxval, 1)
         out = allocate(common.dimensions(shape))
-        philox.fill_integers(_advance(context, resource, chosen, out.size * philox.BLOCKS_PER_OUTPUT), out, low, high)
+        philox.fill_integers(advance(context, resource, chosen, out.size * philox.BLOCKS_PER_OUTPUT), out, low, high)
         return out
 
     return compute
@@ -131,8 +154,8 @@ def skip(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     def compute(context: OpKernelContext, resource: Any, algorithm: Any, delta: Any) -> None:
-        blocks = _scalar(delta, 2) * philox.BLOCKS_PER_OUTPUT
-        _advance(context, resource, _scalar(algorithm, 1), blocks)
+        blocks = scalar_at(delta, 2) * philox.BLOCKS_PER_OUTPUT
+        advance(context, resource, scalar_at(algorithm, 1), blocks)
 
     return compute
 
@@ -143,8 +166,8 @@ def read_and_skip(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     def compute(context: OpKernelContext, resource: Any, alg: Any, delta: Any) -> Any:
-        blocks = _scalar(delta, 2) * philox.BLOCKS_PER_OUTPUT
-        generator = _advance(context, resource, _scalar(alg, 1), blocks)
+        blocks = scalar_at(delta, 2) * philox.BLOCKS_PER_OUTPUT
+        generator = advance(context, resource, scalar_at(alg, 1), blocks)
         words = [generator.counter & _MASK, generator.counter >> 64, generator.key]
         return np.array(words, np.uint64).view(np.int64)
 

@@ -26,6 +26,7 @@ register_op("RandomGammaGrad(alpha: T, sample: T) -> output: T", "T: {float, dou
 register_op(
     "RandomIndexShuffle(index: dtype, seed: Tseed, max_index: dtype) -> output: dtype",
     "rounds: int = 4", "dtype: {int32, uint32, int64, uint64}", "Tseed: {int32, uint32, int64, uint64}",
+    shape_fn=shapes.index_shuffle,
 )
 register_op(
     "RandomPoisson(shape: S, rate: dtype) -> output: dtype",

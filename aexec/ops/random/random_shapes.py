@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from aexec.framework import errors
 from aexec.framework.shape_functions.common_shape_fns import broadcast_shape, check_scalars
 from aexec.framework.shape_functions.shape_inference import InferenceContext
@@ -42,6 +44,21 @@ def parameterized_truncated_normal(c: InferenceContext) -> None:
 def per_parameter(c: InferenceContext) -> None:
     """The shape given by input 0 for each element of input 1."""
     c.set_output(0, c.concatenate(c.make_shape_from_shape_tensor(0), c.input(1)))
+
+
+def index_shuffle(c: InferenceContext) -> None:
+    """A scalar, or a vector if the index, the seed's rows or the largest index are one each."""
+    index, seed, largest = (c.with_rank_at_most(c.input(i), rank) for i, rank in enumerate((1, 2, 1)))
+    c.with_rank_at_least(seed, 1)
+    ranks = [None if shape.dims is None else len(shape.dims) for shape in (index, seed, largest)]
+    shapes = zip((index, seed, largest), ranks, (1, 2, 1), strict=True)
+    vectors = [shape for shape, rank, of_many in shapes if rank == of_many]
+    if vectors:
+        c.set_output(0, reduce(c.merge, [c.vector(c.dim(shape, 0)) for shape in vectors]))
+    elif None in ranks:
+        c.set_output(0, c.unknown_shape())
+    else:
+        c.set_output(0, c.scalar())
 
 
 def uniform_int(c: InferenceContext) -> None:

@@ -53,7 +53,7 @@ _DRAWS = """
 # Are stateful only so that they are not folded or shared; or pass on a reference; or call functions, which are checked
 # themselves.
 _PASSES_ON = """
-    Assert CSVDataset CSVDatasetV2 Case CheckNumerics CheckNumericsV2 DatasetToSingleElement DeepCopy Empty
+    Assert CSVDataset CSVDatasetV2 Case CheckNumerics CheckNumericsV2 DatasetToSingleElement DeepCopy DeviceIndex Empty
     ExperimentalCSVDataset ExperimentalGroupByReducerDataset ExperimentalMatchingFilesDataset ExperimentalRandomDataset
     ExperimentalThreadPoolDataset FixedLengthRecordDataset FixedLengthRecordDatasetV2 GeneratorDataset
     GroupByReducerDataset GuaranteeConst If ListDataset MatchingFilesDataset Print PrintV2 RandomDataset RandomDatasetV2

@@ -16,6 +16,7 @@ from tests.kernels.harness import ops_of, run_op
 def test_ops_that_have_kernels():
     assert ops_of("control_flow.functional_ops") == [
         "Case",
+        "DeviceIndex",
         "FakeParam",
         "For",
         "If",
@@ -50,3 +51,11 @@ def test_to_bool_is_the_truth_of_conditions(value, truth):
     array = np.array(value)
     dtype = dtypes.string if array.dtype.kind == "O" else dtypes.from_numpy(array.dtype)
     assert run_op("ToBool", [array], T=dtype) == truth
+
+
+@pytest.mark.parametrize(
+    ("names", "index"),
+    [(["CPU", "GPU"], 0), (["GPU", "CPU"], 1), (["GPU"], 1), (["GPU", "TPU_REPLICATED_CORE"], 2)],
+)
+def test_device_index_is_the_place_of_the_device(names, index):
+    assert_gives("DeviceIndex", [], np.int32(index), device_names=[name.encode() for name in names])

@@ -29,6 +29,42 @@ KNOWN: list[Any] = [
     ("NearestNeighbors", [POINTS[:1], F32([[1, 0], [0, 1]]), I64(2)], {}, [I64([[0, 1]]), F32([[1, 1]])]),
 ]
 
+ROWS = F32([[0, 0], [1, 0], [10, 0], [11, 1], [20, 5], [0, 9], [4, 4], [5, 5]])
+
+# Seed, retries, samples.
+SAMPLED: list[Any] = [
+    (0, 0, [[0, 9], [20, 5], [0, 0]]),
+    (0, 1, [[0, 9], [11, 1], [1, 0]]),
+    (0, 3, [[11, 1], [5, 5], [20, 5]]),
+    (1, 0, [[0, 0], [0, 9], [11, 1]]),
+    (1, 1, [[0, 0], [10, 0], [5, 5]]),
+    (1, -1, [[5, 5], [20, 5], [11, 1]]),
+    (2, 0, [[0, 9], [10, 0], [20, 5]]),
+    (77, 0, [[5, 5], [0, 9], [20, 5]]),
+    (77, 1, [[5, 5], [20, 5], [11, 1]]),
+]
+DISTANCES = F32([1, 2, 3, 4, 0, 6, 7, 0.5, 9, 1])
+KNOWN += [
+    ("KmeansPlusPlusInitialization", [ROWS, I64(3), I64(seed), I64(retries)], {}, [F32(samples)])
+    for seed, retries, samples in SAMPLED
+]
+KNOWN += [
+    ("KmeansPlusPlusInitialization", [ROWS[:7], I64(3), I64(seed), I64(0)], {}, [F32(samples)])
+    for seed, samples in (
+        (5, [[11, 1], [0, 9], [1, 0]]),
+        (6, [[4, 4], [1, 0], [10, 0]]),
+        (7, [[10, 0], [20, 5], [0, 9]]),
+    )
+]
+KNOWN += [
+    ("KmeansPlusPlusInitialization", [ROWS[:1, :0], I64(1), I64(1), I64(1)], {}, [np.zeros((1, 0), np.float32)]),
+    *(("KMC2ChainInitialization", [DISTANCES, I64(seed)], {}, [I64(8)]) for seed in range(7)),
+    ("KMC2ChainInitialization", [DISTANCES, I64(7)], {}, [I64(9)]),
+    ("KMC2ChainInitialization", [F32([0, 0, 0]), I64(0)], {}, [I64(0)]),
+    ("KMC2ChainInitialization", [F32([0, 0, 1]), I64(0)], {}, [I64(2)]),
+    ("KMC2ChainInitialization", [F32([5]), I64(0)], {}, [I64(0)]),
+]
+
 # Op, inputs, attrs, message, error.
 REFUSED: list[Any] = [
     ("NearestNeighbors", [POINTS[0], CENTERS, I64(1)], {}, "Input points should be a matrix.", INVALID),
@@ -43,6 +79,19 @@ REFUSED: list[Any] = [
         INVALID,
     ),
     ("NearestNeighbors", [POINTS, CENTERS, I64(-1)], {}, "Expected k >= 0, got -1", INVALID),
+    *(
+        ("KmeansPlusPlusInitialization", [points, I64(count), I64(1), I64(1)], {}, message, INVALID)
+        for points, count, message in (
+            (POINTS[0], 1, "Input points should be a matrix."),
+            (POINTS, 4, "Expected num_to_sample <= points.rows(). 4 vs 3."),
+            (POINTS, 0, "Expected num_to_sample > 0."),
+            (POINTS[:0], 1, "Expected points.rows() > 0."),
+            (POINTS, [1], "Input num_to_sample should be a scalar."),
+        )
+    ),
+    ("KMC2ChainInitialization", [F32([]), I64(0)], {}, "Expected distances_tensor.size() > 0.", INVALID),
+    ("KMC2ChainInitialization", [F32(3), I64(0)], {}, "Input distances should be a vector.", INVALID),
+    ("KMC2ChainInitialization", [F32([3]), I64([0])], {}, "Input seed should be a scalar.", INVALID),
 ]
 
 test_known_answers = known_answers(KNOWN)
@@ -71,3 +120,24 @@ def test_many_points_are_taken_in_blocks(monkeypatch):
     monkeypatch.setattr(clustering_ops, "_BLOCK", 4)
     for a, b in zip(run_op("NearestNeighbors", [POINTS, CENTERS, I64(2)]), whole, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_samples_of_equal_points_are_all_of_them():
+    """No distance is positive, so points are drawn uniformly until all are taken."""
+    points = np.ones((5, 2), np.float32)
+    samples = run_op("KmeansPlusPlusInitialization", [points, I64(5), I64(3), I64(2)])
+    np.testing.assert_array_equal(samples, points)
+
+
+@pytest.mark.parametrize("odd", [np.inf, np.nan])
+def test_samples_of_unbounded_points_are_different(odd):
+    """All distances become infinite or NaN; still each point is sampled once."""
+    points = np.float32([[odd], [1], [2], [3]])
+    samples = run_op("KmeansPlusPlusInitialization", [points, I64(4), I64(3), I64(0)])
+    np.testing.assert_array_equal(np.sort(samples[:, 0]), np.sort(points[:, 0]))
+
+
+def test_long_chain_is_taken_in_parts(monkeypatch):
+    monkeypatch.setattr(clustering_ops, "_STEPS", 4)
+    for seed in range(8):
+        assert run_op("KMC2ChainInitialization", [DISTANCES, I64(seed)]) == (9 if seed == 7 else 8)

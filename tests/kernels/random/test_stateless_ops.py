@@ -192,6 +192,70 @@ def test_generator_in_a_variable(variable):
     assert got.tolist() == [380, 708, 607, 904, 260, 246]
 
 
+def test_state_that_begins_with_its_algorithm(variable):
+    context, handle, state = variable
+    before = state.value
+    state.value = np.int64([1, *before])
+    got = run_op("StatefulStandardNormal", [handle, np.int64([5])], context=context, dtype="double")
+    assert got.tobytes() == run_op("StatelessRandomNormal", [np.int32([5]), SEED], dtype="double").tobytes()
+    assert (state.value - np.int64([1, *before])).tolist() == [0, 5 * 256, 0, 0]
+    for wrong, message in (
+        ([], "Size of tensor must be at least 1"),
+        ([7, 0, 11], "Unsupported algorithm id: 7"),
+        ([1, 0, 0], "For the Philox algorithm, the size of state must be at least 4; got 3"),
+    ):
+        state.value = np.int64(wrong)
+        with pytest.raises(errors.InvalidArgumentError) as caught:
+            run_op("StatefulStandardNormal", [handle, np.int64([5])], context=context)
+        assert caught.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("shape", "counts", "probs", "want", "counter"),
+    [
+        ([4, 1], [10], [0.4], [[6], [5], [5], [4]], 89607),
+        (
+            [4, 3],
+            [100, 3, 50],
+            [0.3, 0.7, 0.95],
+            [[27, 3, 48], [27, 2, 48], [35, 2, 43], [20, 3, 49]],
+            268807,
+        ),
+        ([4, 2], [0, 5], [0.5, 0], [[0, 0]] * 4, 179207),
+        ([2, 3], [[5], [6]], [0.1, 0.5, 0.9], [[2, 3, 4], [1, 1, 6]], 307207),
+        ([3], 1e6, 0.9, [899417, 900209, 899698], 76807),
+        ([0], 10, 0.4, [], 38407),
+    ],
+)
+def test_binomial_of_a_generator(variable, shape, counts, probs, want, counter):
+    """TensorFlow's numbers and the counter that it leaves; probabilities are doubles where its test had these."""
+    context, handle, state = variable
+    state.value = np.int64([7, 0, 11])
+    type_ = np.float64 if np.ndim(counts) != 1 else np.float32
+    inputs = [handle, np.int64(1), np.int64(shape), type_(counts), type_(probs)]
+    got = run_op("StatefulRandomBinomial", inputs, context=context, dtype="int64")
+    assert got.tolist() == want
+    assert state.value.tolist() == [counter, 0, 11]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "shape", "counts", "message"),
+    [
+        (1, 4, 10, "Input shape should be a vector, got shape: []"),
+        (1, [4], [1, 2], "Shape passed in must end with broadcasted shape."),
+        (2, [4], 10, "Unsupported algorithm id: 2"),
+    ],
+)
+def test_binomial_refused(variable, algorithm, shape, counts, message):
+    context, handle, state = variable
+    before = state.value
+    inputs = [handle, np.int64(algorithm), np.int64(shape), np.float32(counts), np.float32(0.4)]
+    with pytest.raises(errors.InvalidArgumentError) as caught:
+        run_op("StatefulRandomBinomial", inputs, context=context)
+    assert caught.value.message == message
+    assert state.value is before
+
+
 def test_skipping(variable):
     context, handle, state = variable
     read = run_op("RngReadAndSkip", [handle, np.int32(1), np.uint64(10)], context=context)

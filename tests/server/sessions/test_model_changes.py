@@ -59,11 +59,12 @@ CHANGES = set(
     SparseAccumulatorApplyGradient SparseAccumulatorTakeGradient SparseApplyAdadelta SparseApplyAdagrad
     SparseApplyAdagradDA SparseApplyAdagradV2 SparseApplyCenteredRMSProp SparseApplyFtrl SparseApplyFtrlV2
     SparseApplyMomentum SparseApplyProximalAdagrad SparseApplyProximalGradientDescent SparseApplyRMSProp Stage
-    StageClear StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform StatefulUniformFullInt
-    StatefulUniformInt StridedSliceAssign TFRecordReader TFRecordReaderV2 TakeManySparseFromTensorsMap
-    TextLineReader TextLineReaderV2 ThreadUnsafeUnigramCandidateSampler Unstage WholeFileReader
-    WholeFileReaderV2 WriteAudioSummary WriteFile WriteGraphSummary WriteHistogramSummary WriteImageSummary
-    WriteRawProtoSummary WriteScalarSummary WriteSummary
+    StageClear StatefulRandomBinomial StatefulStandardNormal StatefulStandardNormalV2
+    StatefulTruncatedNormal StatefulUniform StatefulUniformFullInt StatefulUniformInt StridedSliceAssign
+    TFRecordReader TFRecordReaderV2 TakeManySparseFromTensorsMap TextLineReader TextLineReaderV2
+    ThreadUnsafeUnigramCandidateSampler Unstage WholeFileReader WholeFileReaderV2 WriteAudioSummary
+    WriteFile WriteGraphSummary WriteHistogramSummary WriteImageSummary WriteRawProtoSummary
+    WriteScalarSummary WriteSummary
     """.split()
 )
 
