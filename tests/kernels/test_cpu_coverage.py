@@ -40,8 +40,7 @@ REASONS = {
     "calls functions of the process that made the graph, which a GraphDef does not carry: use aexec.op": """PyFunc
     EagerPyFunc PyFuncStateless""",
     "not built yet": """Batch CSRSparseMatrix* DecodeProtoV2 DenseToCSRSparseMatrix EncodeProto Fractional*
-    GenerateVocabRemapping ImmutableConst LoadAndRemapMatrix
-    Quantized* RecordInput Requantiz* Skipgram *SparseMatrix*
+        Quantized* RecordInput Requantiz* Skipgram *SparseMatrix*
     Unbatch UnbatchGrad _FusedQuantized* _QuantizedMatMul
     _QuantizedMaxPool3D""",
     "training of TensorFlow 1's own models": "NegTrain Sdca* AudioMicrofrontend",

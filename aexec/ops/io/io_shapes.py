@@ -51,6 +51,19 @@ def save_slices(c: InferenceContext) -> None:
     _check_saved(c, 3)
 
 
+def vocabulary_remapping(c: InferenceContext) -> None:
+    """A vector of places, and how many words were found; inputs are file names."""
+    c.with_rank(c.input(0), 0)
+    c.with_rank(c.input(1), 0)
+    c.set_output(0, c.vector(c.attr("num_new_vocab")))
+    c.set_output(1, c.scalar())
+
+
+def remapped_matrix(c: InferenceContext) -> None:
+    """The matrix that the attrs `num_rows` and `num_cols` describe."""
+    c.set_output(0, c.matrix(c.attr("num_rows"), c.attr("num_cols")))
+
+
 def merge_checkpoints(c: InferenceContext) -> None:
     """Inputs: prefixes to merge, and the destination."""
     c.with_rank(c.input(0), 1)

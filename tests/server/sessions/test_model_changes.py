@@ -34,7 +34,8 @@ CHANGES = set(
     DummySeedGenerator FixedLengthRecordReader FixedLengthRecordReaderV2 FlushSummaryWriter GetSessionHandle
     GetSessionHandleV2 ImportEvent InitializeTable InitializeTableFromTextFile InitializeTableFromTextFileV2
     InitializeTableV2 IteratorGetNext IteratorGetNextAsOptional IteratorGetNextSync
-    LearnedUnigramCandidateSampler LookupTableImport LookupTableImportV2 LookupTableInsert LookupTableInsertV2
+    LearnedUnigramCandidateSampler LoadAndRemapMatrix LookupTableImport LookupTableImportV2
+    LookupTableInsert LookupTableInsertV2
     LookupTableRemoveV2 MakeIterator MapClear MapStage MapUnstage MapUnstageNoKey MergeV2Checkpoints
     MultiDeviceIteratorGetNextFromShard MultiDeviceIteratorInit MutexLock OrderedMapClear OrderedMapStage
     OrderedMapUnstage OrderedMapUnstageNoKey QueueClose QueueCloseV2 QueueDequeue QueueDequeueMany
