@@ -240,6 +240,6 @@ def symbolic_gradient(c: OpKernelConstruction) -> Compute:
 @kernel("DeviceIndex", device=DEFAULT_DEVICE, host_memory=("index",), cost=0)
 def device_index(c: OpKernelConstruction) -> Compute:
     """Return the place of this device's type among `device_names`; their number if it is not there."""
-    names = [name.decode() for name in c.attr("device_names")]
-    index = np.int32(names.index(c.device_type) if c.device_type in names else len(names))
+    names, own = list(c.attr("device_names")), c.device_type.encode()
+    index = np.int32(names.index(own) if own in names else len(names))
     return lambda: index

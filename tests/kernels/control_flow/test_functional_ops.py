@@ -55,7 +55,13 @@ def test_to_bool_is_the_truth_of_conditions(value, truth):
 
 @pytest.mark.parametrize(
     ("names", "index"),
-    [(["CPU", "GPU"], 0), (["GPU", "CPU"], 1), (["GPU"], 1), (["GPU", "TPU_REPLICATED_CORE"], 2)],
+    [
+        ([b"CPU", b"GPU"], 0),
+        ([b"GPU", b"CPU"], 1),
+        ([b"GPU"], 1),
+        ([b"GPU", b"TPU_REPLICATED_CORE"], 2),
+        ([b"\xff\xfe", b"CPU"], 1),
+    ],
 )
 def test_device_index_is_the_place_of_the_device(names, index):
-    assert_gives("DeviceIndex", [], np.int32(index), device_names=[name.encode() for name in names])
+    assert_gives("DeviceIndex", [], np.int32(index), device_names=names)
