@@ -40,8 +40,8 @@ REASONS = {
     "calls functions of the process that made the graph, which a GraphDef does not carry: use aexec.op": """PyFunc
     EagerPyFunc PyFuncStateless""",
     "not built yet": """Batch CSRSparseMatrix* DecodeProtoV2 DenseToCSRSparseMatrix EncodeProto Fractional*
-        Quantized* RecordInput Requantiz* Skipgram *SparseMatrix*
-    Unbatch UnbatchGrad _FusedQuantized* _QuantizedMatMul
+    QuantizedBatchNorm* QuantizedConcatV2 QuantizedConv2D?* QuantizedDepthwise* QuantizedMatMulWith* RecordInput
+    Requantiz*PerChannel Skipgram *SparseMatrix* Unbatch UnbatchGrad _FusedQuantized* _QuantizedMatMul
     _QuantizedMaxPool3D""",
     "training of TensorFlow 1's own models": "NegTrain Sdca* AudioMicrofrontend",
     "rounding at random, which only accelerators use": "StochasticCastToInt",

@@ -35,6 +35,7 @@ __all__ = [
     "check_old_handle",
     "check_scalars",
     "concat",
+    "concat_shape",
     "concat_v2",
     "explicit_shape",
     "gather_nd",

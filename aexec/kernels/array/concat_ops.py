@@ -37,7 +37,7 @@ def _concat(c: OpKernelConstruction) -> Compute:
     concatenate = c.xp.concatenate
 
     def check(*inputs: Any) -> None:
-        _check_concat(inputs[0], inputs[1:], "concat_dim")
+        check_concat(inputs[0], inputs[1:], "concat_dim")
 
     c.explain = explain_with(check)
     return lambda axis, *values: concatenate(values, axis.item())
@@ -47,7 +47,7 @@ def _concat_v2(c: OpKernelConstruction) -> Compute:
     concatenate = c.xp.concatenate
 
     def check(*inputs: Any) -> None:
-        _check_concat(inputs[-1], inputs[:-1], "axis")
+        check_concat(inputs[-1], inputs[:-1], "axis")
 
     c.explain = explain_with(check)
     if c.attr("N") == 2:
@@ -55,7 +55,7 @@ def _concat_v2(c: OpKernelConstruction) -> Compute:
     return lambda *inputs: concatenate(inputs[:-1], inputs[-1].item())
 
 
-def _check_concat(axis: Any, values: Sequence[Any], name: str) -> None:
+def check_concat(axis: Any, values: Sequence[Any], name: str) -> None:
     if axis.size != 1:
         raise errors.InvalidArgumentError(
             f"{name} tensor should be a scalar integer, but got shape {shape_text(axis.shape)}"

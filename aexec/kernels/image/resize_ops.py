@@ -21,7 +21,7 @@ from aexec.kernels.common.allocation import allocator
 from aexec.kernels.image import resampling
 from aexec.kernels.image.resampling import Grid, Taps
 
-__all__: list[str] = []
+__all__ = ["output_shape", "resize_cost"]
 
 _FLOATS = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 _F32, _F32_BYTES = np.float32, 4
@@ -30,7 +30,7 @@ _SPARSE = ("scipy.sparse",)
 _MOST_REMEMBERED = 1 << 14
 
 
-def _cost(per_output: float) -> Callable[..., float]:
+def resize_cost(per_output: float) -> Callable[..., float]:
     """By the sizes of the images and of the output, which input 1 gives."""
 
     def cost(images: Any, size: Any, *_: Any) -> float:
@@ -56,7 +56,7 @@ def _check_rank(x: Any, name: str) -> None:
         raise errors.InvalidArgumentError(f"{name} must be 4-dimensional{shape_text(x.shape)}")
 
 
-def _output_shape(images: Any, size: Any, name: str = "shape_t") -> tuple[int, int, int, int]:
+def output_shape(images: Any, size: Any, name: str = "shape_t") -> tuple[int, int, int, int]:
     """Shape of resized images.  Raises InvalidArgumentError for inputs that are not images and a size."""
     if size.ndim != 1:
         raise errors.InvalidArgumentError(f"{name} must be 1-dimensional{shape_text(size.shape)}")
@@ -81,8 +81,8 @@ def _sparse_rows_first(xp: Any, x: Any, taps: Taps, axis: int) -> tuple[Any, Tap
     return x.take(xp.asarray(used), axis), taps
 
 
-@kernel("ResizeBilinear", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(8.0))
-@kernel("ResizeBicubic", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(20.0))
+@kernel("ResizeBilinear", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=resize_cost(8.0))
+@kernel("ResizeBicubic", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=resize_cost(20.0))
 def interpolate(c: OpKernelConstruction) -> Compute:
     """Interpolation between two neighbours in each dimension, or by a cubic through four."""
     xp, grid, allocate = c.xp, _grid(c), allocator(c)
@@ -92,7 +92,7 @@ def interpolate(c: OpKernelConstruction) -> Compute:
     first, second = (2, 1) if linear else (1, 2)
 
     def compute(images: Any, size: Any) -> Any:
-        shape = _output_shape(images, size)
+        shape = output_shape(images, size)
         out = allocate(shape)  # refuses a shape that does not fit into memory
         if not out.size:
             return out
@@ -112,7 +112,7 @@ def _announce_taken(images: Any, axis: int, count: int) -> None:
     announce_scratch((taken + (0 if images.flags.c_contiguous else images.size)) * images.itemsize)
 
 
-@kernel("ResizeNearestNeighbor", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(2.0))
+@kernel("ResizeNearestNeighbor", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=resize_cost(2.0))
 def nearest_neighbour(c: OpKernelConstruction) -> Compute:
     """Return the nearest pixel, or the one at the upper left."""
     xp, grid, allocate = c.xp, _grid(c), allocator(c)
@@ -124,7 +124,7 @@ def nearest_neighbour(c: OpKernelConstruction) -> Compute:
 
     def compute(images: Any, size: Any) -> Any:
         nonlocal known
-        shape = _output_shape(images, size)
+        shape = output_shape(images, size)
         out = allocate(shape)
         if not out.size:
             return out
@@ -143,13 +143,13 @@ def nearest_neighbour(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("ResizeArea", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(20.0), needs=_SPARSE, scratch=8)
+@kernel("ResizeArea", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=resize_cost(20.0), needs=_SPARSE, scratch=8)
 def average_area(c: OpKernelConstruction) -> Compute:
     """Return the mean of the area that a new pixel covers."""
     grid, allocate = _grid(c), allocator(c)
 
     def compute(images: Any, size: Any) -> Any:
-        shape = _output_shape(images, size)
+        shape = output_shape(images, size)
         empty = allocate(shape)  # refuses a shape that does not fit into memory
         if not empty.size:
             return empty
@@ -213,7 +213,7 @@ def interpolate_grad(c: OpKernelConstruction) -> Compute:
     "ResizeNearestNeighborGrad",
     T=dtypes.REAL_NUMBER,
     host_memory=("size",),
-    cost=_cost(30.0),
+    cost=resize_cost(30.0),
     needs=_SPARSE,
     scratch=16,
 )
@@ -274,7 +274,7 @@ def _placement(c: OpKernelConstruction) -> Callable[..., tuple[Any, Any]]:
     "ScaleAndTranslate",
     T=dtypes.REAL_NUMBER,
     host_memory=("size", "scale", "translation"),
-    cost=_cost(40.0),
+    cost=resize_cost(40.0),
     needs=_SPARSE,
 )
 def scale_and_translate(c: OpKernelConstruction) -> Compute:
@@ -282,7 +282,7 @@ def scale_and_translate(c: OpKernelConstruction) -> Compute:
     matrices, allocate = _placement(c), allocator(c)
 
     def compute(images: Any, size: Any, scale: Any, translation: Any) -> Any:
-        shape = _output_shape(images, size, "output_shape_t")
+        shape = output_shape(images, size, "output_shape_t")
         empty = allocate(shape)  # refuses a shape that does not fit into memory
         if not empty.size:
             return empty

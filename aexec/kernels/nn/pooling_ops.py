@@ -25,7 +25,7 @@ from aexec.kernels.nn import pooling_in_c
 from aexec.kernels.nn.pooling import Layout, Pool, Pool2D, Pool3D, lowest, pool_cost, window_cost
 from aexec.kernels.nn.window_reduction import maxima, sums
 
-__all__: list[str] = []
+__all__ = ["max_over_depth", "max_over_windows"]
 
 # Scratch per byte of the three inputs of a maximum's gradient, for the winners and their gradients; and bytes per
 # element of an average's gradient, for its share, spread along one dimension after the other.
@@ -58,7 +58,7 @@ def max_over_windows(xp: Any, x: Any, pool: Pool) -> Any:
     return maxima(xp, xp.where(xp.isnan(x), low, x), layout, low)
 
 
-def _max_over_depth(x: Any, pool: Pool) -> Any:
+def max_over_depth(x: Any, pool: Pool) -> Any:
     if any(k != 1 for k in pool.sizes):
         raise errors.UnimplementedError(
             "MaxPooling supports exactly one of pooling across depth or pooling across width/height."
@@ -79,7 +79,7 @@ def max_pool(c: OpKernelConstruction) -> Compute:
 
     def compute(x: Any) -> Any:
         pool.check_input(x)
-        return max_over_windows(xp, x, pool) if pool.depth == 1 else _max_over_depth(x, pool)
+        return max_over_windows(xp, x, pool) if pool.depth == 1 else max_over_depth(x, pool)
 
     return compute
 
@@ -92,7 +92,7 @@ def max_pool_v2(c: OpKernelConstruction) -> Compute:
     def compute(x: Any, ksize: Any, strides: Any) -> Any:
         pool = Pool2D(c, "MaxPoolingOp", ksize=ksize, strides=strides)
         pool.check_input(x)
-        return max_over_windows(xp, x, pool) if pool.depth == 1 else _max_over_depth(x, pool)
+        return max_over_windows(xp, x, pool) if pool.depth == 1 else max_over_depth(x, pool)
 
     return compute
 

@@ -2,12 +2,11 @@
 
 A quantised tensor is its integers and the range of floats that the type stands for.  The formulas are those of
 core/kernels/quantization_utils.
-Next to read: `quantize_ops.py`.
+Next to read: `quantized_range.py`, `quantized_window_ops.py`.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
-from aexec.kernels.quantize.cache_blocks import clamp, in_cache_blocks, round_away
+from aexec.kernels.quantize.quantized_range import Range, check_scalars, in_floats, product_limits
 
 __all__: list[str] = []
 
@@ -30,54 +29,6 @@ def _product_cost(a: Any, b: Any, *limits: Any) -> float:
     return float(4.0 * (a.size + b.size) + 0.2 * a.size * b.size / inner)
 
 
-class _Range:
-    """The floats that an integer type stands for.
-
-    Attributes:
-        scale: floats per step.
-        low: the float of the smallest integer, rounded so that zero is an integer.
-        first: the smallest integer.
-    """
-
-    def __init__(self, dtype: Any, low: Any, high: Any) -> None:
-        info = np.iinfo(dtype)
-        self.low_given, self.high_given = float(low), float(high)
-        steps = 2.0**info.bits
-        self.empty = self.low_given == self.high_given
-        self.scale = (self.high_given - self.low_given) * (steps / (steps - 1.0)) / steps
-        self.first, self.last = info.min, info.max
-        self.low = (
-            self.low_given if self.empty else float(np.float32(np.round(self.low_given / self.scale) * self.scale))
-        )
-
-    def floats(self, values: Any) -> Any:
-        """The floats of integers, float64."""
-        if self.empty:
-            return np.full(np.shape(values), self.low_given)
-        return self.low + (np.asarray(values, np.float64) - self.first) * self.scale
-
-    def integer(self, value: float) -> int:
-        """The integer of a float, which may be outside of the type."""
-        if self.empty:
-            return 0
-        return int(_away(value / self.scale) - _away(self.low_given / self.scale)) + self.first
-
-    def held(self, value: float) -> int:
-        """The nearest integer of the type."""
-        return min(max(self.integer(value), self.first), self.last)
-
-
-def _away(value: float) -> float:
-    """The nearest integer, halves away from zero."""
-    return math.copysign(math.floor(abs(value) + 0.5), value)
-
-
-def _check_scalars(**limits: Any) -> None:
-    for name, value in limits.items():
-        if np.size(value) != 1:
-            raise errors.InvalidArgumentError(f"{name} must be a scalar, but got {np.size(value)} elements")
-
-
 # Activations
 
 
@@ -85,8 +36,8 @@ def _activation(c: OpKernelConstruction, most: float | None) -> Compute:
     xp, dtype = c.xp, c.output_types[0].np
 
     def compute(features: Any, low: Any, high: Any) -> tuple[Any, Any, Any]:
-        _check_scalars(min_input=low, max_input=high)
-        given = _Range(dtype, low.reshape(()), high.reshape(()))
+        check_scalars(min_input=low, max_input=high)
+        given = Range(dtype, low.reshape(()), high.reshape(()))
         found = xp.maximum(features, dtype.type(given.held(0.0)))
         if most is not None:
             found = xp.minimum(found, dtype.type(given.held(most)))
@@ -112,7 +63,7 @@ def quantized_relu6(c: OpKernelConstruction) -> Compute:
 # Back to eight bits
 
 
-def _used(values: Any, given: _Range) -> tuple[Any, Any]:
+def _used(values: Any, given: Range) -> tuple[Any, Any]:
     """The range of the values there are, which includes zero."""
     if not values.size:
         return np.float32(0), np.float32(0)
@@ -120,7 +71,7 @@ def _used(values: Any, given: _Range) -> tuple[Any, Any]:
     return np.float32(min(0.0, least)), np.float32(most)
 
 
-def _requantized(xp: Any, values: Any, given: _Range, wanted: _Range, dtype: Any) -> Any:
+def _requantized(xp: Any, values: Any, given: Range, wanted: Range, dtype: Any) -> Any:
     """Integers of another range, as TensorFlow's kernels compute them.
 
     Unsigned ones have 16 bits of fraction meanwhile; others are float32 throughout.
@@ -129,26 +80,10 @@ def _requantized(xp: Any, values: Any, given: _Range, wanted: _Range, dtype: Any
         return xp.zeros(values.shape, dtype)
     if wanted.first == 0:
         return _in_fixed_point(values, given, wanted, dtype)
-    if given.empty:
-        origin, step = np.float32(given.low_given), np.float32(0)
-    else:
-        step = np.float32(given.scale)
-        origin = np.float32(given.low) - np.float32(given.first) * step
-    inverse = np.float32(1.0 / wanted.scale)
-    low = np.float32(_away(float(np.float32(wanted.low_given) * inverse))) - np.float32(wanted.first)
-
-    def steps(floats: Any) -> None:
-        floats *= step
-        floats += origin
-        floats *= inverse
-        round_away(xp, floats)
-        floats -= low
-        clamp(xp, floats, np.float32(wanted.first), np.float32(wanted.last))
-
-    return in_cache_blocks(xp, values, dtype, steps)
+    return in_floats(xp, values, given, wanted, dtype)
 
 
-def _in_fixed_point(values: Any, given: _Range, wanted: _Range, dtype: Any) -> Any:
+def _in_fixed_point(values: Any, given: Range, wanted: Range, dtype: Any) -> Any:
     """Integers of 8 bits, without a sign."""
     one = 1 << 16
     span = np.float32(wanted.high_given) - np.float32(wanted.low_given)
@@ -175,8 +110,8 @@ def requantization_range(c: OpKernelConstruction) -> Compute:
     """The range of the floats that 32-bit values stand for, which includes zero."""
 
     def compute(values: Any, low: Any, high: Any) -> tuple[Any, Any]:
-        _check_scalars(input_min=low, input_max=high)
-        return _used(values, _Range(values.dtype, low.reshape(()), high.reshape(())))
+        check_scalars(input_min=low, input_max=high)
+        return _used(values, Range(values.dtype, low.reshape(()), high.reshape(())))
 
     return compute
 
@@ -187,10 +122,10 @@ def quantize_down_and_shrink_range(c: OpKernelConstruction) -> Compute:
     dtype = c.output_types[0].np
 
     def compute(values: Any, low: Any, high: Any) -> tuple[Any, Any, Any]:
-        _check_scalars(input_min=low, input_max=high)
-        given = _Range(values.dtype, low.reshape(()), high.reshape(()))
+        check_scalars(input_min=low, input_max=high)
+        given = Range(values.dtype, low.reshape(()), high.reshape(()))
         least, most = _used(values, given)
-        return _requantized(c.xp, values, given, _Range(dtype, least, most), dtype), least, most
+        return _requantized(c.xp, values, given, Range(dtype, least, most), dtype), least, most
 
     return compute
 
@@ -201,7 +136,7 @@ def requantize(c: OpKernelConstruction) -> Compute:
     dtype = c.output_types[0].np
 
     def compute(values: Any, low: Any, high: Any, least: Any, most: Any) -> tuple[Any, Any, Any]:
-        _check_scalars(input_min=low, input_max=high, requested_output_min=least, requested_output_max=most)
+        check_scalars(input_min=low, input_max=high, requested_output_min=least, requested_output_max=most)
         least, most = least.reshape(()), most.reshape(())
         if least > 0:
             raise errors.InvalidArgumentError(f"requested_output_min must be <= 0, but got {least:g}")
@@ -209,8 +144,8 @@ def requantize(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(
                 f"requested_output_max must be >= requested_output_min, but got {most:g} and {least:g}"
             )
-        given = _Range(values.dtype, low.reshape(()), high.reshape(()))
-        return _requantized(c.xp, values, given, _Range(dtype, least, most), dtype), least, most
+        given = Range(values.dtype, low.reshape(()), high.reshape(()))
+        return _requantized(c.xp, values, given, Range(dtype, least, most), dtype), least, most
 
     return compute
 
@@ -224,23 +159,16 @@ def quantized_mat_mul(c: OpKernelConstruction) -> Compute:
     turned = c.attr("transpose_a"), c.attr("transpose_b")
 
     def compute(a: Any, b: Any, min_a: Any, max_a: Any, min_b: Any, max_b: Any) -> tuple[Any, Any, Any]:
-        _check_scalars(min_a=min_a, max_a=max_a, min_b=min_b, max_b=max_b)
+        check_scalars(min_a=min_a, max_a=max_a, min_b=min_b, max_b=max_b)
         if a.ndim != 2 or b.ndim != 2:
             raise errors.InvalidArgumentError(f"a and b must be matrices, but have ranks {a.ndim} and {b.ndim}")
         left, right = (matrix.T if turn else matrix for matrix, turn in zip((a, b), turned, strict=True))
         if left.shape[1] != right.shape[0]:
             raise errors.InvalidArgumentError(f"Matrix size-incompatible: In[0]: {a.shape}, In[1]: {b.shape}")
-        of_a = _Range(a.dtype, min_a.reshape(()), max_a.reshape(()))
-        of_b = _Range(b.dtype, min_b.reshape(()), max_b.reshape(()))
+        of_a = Range(a.dtype, min_a.reshape(()), max_a.reshape(()))
+        of_b = Range(b.dtype, min_b.reshape(()), max_b.reshape(()))
         # Sums of products of two 9-bit numbers are exact in float64.
         product = (left - np.float64(of_a.integer(0.0))) @ (right - np.float64(of_b.integer(0.0)))
-        step = np.float32(_level(of_a)) * np.float32(_level(of_b))
-        limits = [step * np.float32(limit) for limit in (-(2**31), 2**31 - 1)]
-        return product.astype(np.int64).astype(np.int32), limits[0], limits[1]
+        return (product.astype(np.int64).astype(np.int32), *product_limits(of_a, of_b))
 
     return compute
-
-
-def _level(given: _Range) -> float:
-    """Floats per integer of a type whose last integer is the highest float."""
-    return (given.high_given - given.low_given) / (given.last - given.first)

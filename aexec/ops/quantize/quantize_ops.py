@@ -81,11 +81,12 @@ register_op(
 register_op(
     "QuantizedAdd(x: T1, y: T2, min_x: float, max_x: float, min_y: float, max_y: float) -> z: Toutput, min_z: "
     "float, max_z: float",
-    "T1: quantizedtype", "T2: quantizedtype", "Toutput: quantizedtype = qint32",
+    "T1: quantizedtype", "T2: quantizedtype", "Toutput: quantizedtype = qint32", shape_fn=shapes.quantized_pair,
 )
 register_op(
     "QuantizedAvgPool(input: T, min_input: float, max_input: float) -> output: T, min_output: float, max_output: float",
     "T: quantizedtype", "ksize: list(int)", "strides: list(int)", "padding: {'SAME', 'VALID'}",
+    shape_fn=shapes.quantized_avg_pool,
 )
 register_op(
     "QuantizedBatchNormWithGlobalNormalization(t: Tinput, t_min: float, t_max: float, m: Tinput, m_min: float, "
@@ -96,18 +97,18 @@ register_op(
 register_op(
     "QuantizedBiasAdd(input: T1, bias: T2, min_input: float, max_input: float, min_bias: float, max_bias: float) -> "
     "output: out_type, min_out: float, max_out: float",
-    "T1: quantizedtype", "T2: quantizedtype", "out_type: quantizedtype",
+    "T1: quantizedtype", "T2: quantizedtype", "out_type: quantizedtype", shape_fn=shapes.quantized_bias_add,
 )
 register_op(
     "QuantizedConcat(concat_dim: int32, values: N * T, input_mins: N * float, input_maxes: N * float) -> output: T, "
     "output_min: float, output_max: float",
-    "N: int >= 2", "T: type",
+    "N: int >= 2", "T: type", shape_fn=shapes.quantized_concat,
 )
 register_op(
     "QuantizedConv2D(input: Tinput, filter: Tfilter, min_input: float, max_input: float, min_filter: float, "
     "max_filter: float) -> output: out_type, min_output: float, max_output: float",
     "Tinput: quantizedtype", "Tfilter: quantizedtype", "out_type: quantizedtype = qint32", "strides: list(int)",
-    "padding: {'SAME', 'VALID'}", "dilations: list(int) = [1, 1, 1, 1]",
+    "padding: {'SAME', 'VALID'}", "dilations: list(int) = [1, 1, 1, 1]", shape_fn=shapes.quantized_conv_2d,
 )
 register_op(
     "QuantizedConv2DAndRelu(input: Tinput, filter: Tfilter, min_input: float, max_input: float, min_filter: float, "
@@ -218,7 +219,7 @@ register_op(
 register_op(
     "QuantizedInstanceNorm(x: T, x_min: float, x_max: float) -> y: T, y_min: float, y_max: float",
     "T: quantizedtype", "output_range_given: bool = false", "given_y_min: float = 0.0", "given_y_max: float = 0.0",
-    "variance_epsilon: float = 1e-05", "min_separation: float = 0.001",
+    "variance_epsilon: float = 1e-05", "min_separation: float = 0.001", shape_fn=shapes.quantized_instance_norm,
 )
 register_op(
     "QuantizedMatMul(a: T1, b: T2, min_a: float, max_a: float, min_b: float, max_b: float) -> out: Toutput, "
@@ -261,11 +262,12 @@ register_op(
 register_op(
     "QuantizedMaxPool(input: T, min_input: float, max_input: float) -> output: T, min_output: float, max_output: float",
     "T: quantizedtype", "ksize: list(int)", "strides: list(int)", "padding: {'SAME', 'VALID'}",
+    shape_fn=shapes.quantized_max_pool,
 )
 register_op(
     "QuantizedMul(x: T1, y: T2, min_x: float, max_x: float, min_y: float, max_y: float) -> z: Toutput, min_z: "
     "float, max_z: float",
-    "T1: quantizedtype", "T2: quantizedtype", "Toutput: quantizedtype = qint32",
+    "T1: quantizedtype", "T2: quantizedtype", "Toutput: quantizedtype = qint32", shape_fn=shapes.quantized_pair,
 )
 register_op(
     "QuantizedRelu(features: Tinput, min_features: float, max_features: float) -> activations: out_type, "
@@ -291,6 +293,7 @@ register_op(
     "QuantizedResizeBilinear(images: T, size: int32, min: float, max: float) -> resized_images: T, out_min: float, "
     "out_max: float",
     "T: {quint8, qint32, float}", "align_corners: bool = false", "half_pixel_centers: bool = false",
+    shape_fn=shapes.quantized_resize,
 )
 register_op(
     "RequantizationRange(input: Tinput, input_min: float, input_max: float) -> output_min: float, output_max: float",

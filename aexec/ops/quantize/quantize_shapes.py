@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from aexec.framework import errors
-from aexec.framework.shape_functions.common_shape_fns import unchanged_shape
-from aexec.framework.shape_functions.shape_inference import InferenceContext, Shape
+from aexec.framework.shape_functions.common_shape_fns import (
+    bias_add,
+    broadcast_binary,
+    concat_shape,
+    unchanged_shape,
+)
+from aexec.framework.shape_functions.shape_inference import InferenceContext, Shape, ShapeFn
 from aexec.ops.array import array_shapes
+from aexec.ops.image import image_shapes
 from aexec.ops.math import math_shapes
+from aexec.ops.nn import window_shapes
 
 
 def _axis(c: InferenceContext) -> int:
@@ -127,6 +134,43 @@ def quantized_mat_mul(c: InferenceContext) -> None:
     """The product of matrices; the range is scalars."""
     math_shapes.mat_mul(c)
     for index in range(2, 6):
+        c.with_rank(c.input(index), 0)
+    c.set_output(1, c.scalar())
+    c.set_output(2, c.scalar())
+
+
+def _with_range(rule: ShapeFn, first: int) -> ShapeFn:
+    """Output 0 by `rule`; the range, two scalars, follows.  Inputs from `first` on are scalars."""
+
+    def shape_fn(c: InferenceContext) -> None:
+        rule(c)
+        for index in range(first, c.num_inputs):
+            c.with_rank(c.input(index), 0)
+        c.set_output(1, c.scalar())
+        c.set_output(2, c.scalar())
+
+    return shape_fn
+
+
+quantized_avg_pool = _with_range(window_shapes.avg_pool, 1)
+quantized_bias_add = _with_range(bias_add, 2)
+quantized_conv_2d = _with_range(window_shapes.conv_2d, 2)
+quantized_max_pool = _with_range(window_shapes.max_pool, 1)
+quantized_pair = _with_range(broadcast_binary, 2)
+quantized_resize = _with_range(image_shapes.resize, 2)
+
+
+def quantized_instance_norm(c: InferenceContext) -> None:
+    """Images, and scalars for the range."""
+    c.with_rank(c.input(0), 4)
+    unchanged_with_range(c)
+
+
+def quantized_concat(c: InferenceContext) -> None:
+    """Inputs 1 to N joined along the axis that is the value of input 0; the ranges are scalars."""
+    count = c.attr("N")
+    concat_shape(c, range(1, count + 1), 0)
+    for index in range(count + 1, c.num_inputs):
         c.with_rank(c.input(index), 0)
     c.set_output(1, c.scalar())
     c.set_output(2, c.scalar())
