@@ -133,6 +133,10 @@ def index_shuffle(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(f"max_index must be >= index, but {max_index.min()} < {index.max()}")
         announce_scratch(200 * count)
         indices, flat = np.broadcast_to(index.reshape(-1), count).astype(np.uint64), out.reshape(-1)
+        if len(rows) == max_index.size == 1:
+            key = tuple(rows.astype(np.uint32)[0].tolist())
+            flat[...] = _shuffled(indices, key, int(max_index.reshape(())), rounds, table)
+            return out
         kinds = np.concatenate(
             [
                 np.broadcast_to(rows.astype(np.uint32), (count, _KEY_WORDS)).astype(np.uint64),
