@@ -32,8 +32,11 @@ class Range:
     """
 
     def __init__(self, dtype: Any, low: Any, high: Any) -> None:
+        """Raises InvalidArgumentError for a range that is not finite."""
         info = np.iinfo(dtype)
         self.low_given, self.high_given = float(low), float(high)
+        if not math.isfinite(self.high_given - self.low_given):
+            raise errors.InvalidArgumentError(f"The range of a quantised tensor must be finite, but is {low} to {high}")
         steps = 2.0**info.bits
         self.empty = self.low_given == self.high_given
         self.scale = (self.high_given - self.low_given) * (steps / (steps - 1.0)) / steps

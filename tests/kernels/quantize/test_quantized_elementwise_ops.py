@@ -112,6 +112,8 @@ def test_wrong_pairs_are_refused(op: str) -> None:
         (x, (1, 1, 0, 1), "max_x must be larger than min_x"),
         (x, (0, 1, 2, 1), "max_y must be larger than min_y"),
         (x, (0, 1, [0, 0], 1), "min_y must be a scalar"),
+        (x, (0, 1, np.nan, 1), "range of a quantised tensor must be finite"),
+        (x, (0, 1, 0, np.inf), "range of a quantised tensor must be finite"),
     ):
         with pytest.raises(errors.InvalidArgumentError, match=words):
             pair(op, x, y, *limits)
