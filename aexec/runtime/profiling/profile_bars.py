@@ -28,7 +28,9 @@ def bars_table(steps: int, by: str, bars: Iterable[Bar]) -> str:
     """The table of a profile of some steps, by node or by op."""
     head = "".join(f"<th {_LEFT}>{name}</th>" for name in (by, "calls", "self ms", "share"))
     rows = "".join(map(_row, bars))
-    return f"<div><b>Profile</b> of {steps} steps<table><tr>{head}</tr>{rows}</table></div>"
+    return (
+        f"<div><b>Profile</b> of {steps} {'step' if steps == 1 else 'steps'}<table><tr>{head}</tr>{rows}</table></div>"
+    )
 
 
 def _row(bar: Bar) -> str:

@@ -22,7 +22,10 @@ _LETTER = 6.2  # width of a letter, about
 _MOST_BARS = 2000
 _MOST_ROWS = 40
 _MOST_TICKS = 8
-_TEXT = "font-family='sans-serif' font-size='10'"
+_FONT = "font-family='sans-serif' font-size='10'"
+_TEXT = f"{_FONT} fill='currentColor'"  # light in a dark notebook
+_LINE = "stroke='currentColor' stroke-opacity='0.15'"
+_ON_BAR = f"{_FONT} fill='#222'"
 
 
 def timeline_svg(trace: Mapping[str, Any]) -> str:
@@ -65,7 +68,7 @@ def _bar(run: Mapping[str, Any], x: float, scale: float, y: float) -> str:
     name, op = str(facts.get("name", run.get("name"))), str(facts.get("op", run.get("name")))
     width = max(0.5, run["dur"] * scale)
     letters = int(width / _LETTER)
-    label = f"<text x='{x + 2:.1f}' y='{y + 12:.1f}' {_TEXT}>{html_text(name, letters)}</text>" if letters > 3 else ""
+    label = f"<text x='{x + 2:.1f}' y='{y + 12:.1f}' {_ON_BAR}>{html_text(name, letters)}</text>" if letters > 3 else ""
     return (
         f"<g><title>{html_text(name, 200)}\n{html_text(op)}, {run['dur'] / 1e3:.3f} ms</title>"
         f"<rect x='{x:.1f}' y='{y + 1:.1f}' width='{width:.1f}' height='{_ROW - 2}' fill='{op_colour(op)}'/>{label}</g>"
@@ -96,7 +99,7 @@ def _ticks(span: float, scale: float, bottom: float) -> list[str]:
     for number in range(int(span / step) + 1):
         x = _LABELS + number * step * scale
         parts.append(
-            f"<line x1='{x:.1f}' x2='{x:.1f}' y1='{_TICKS - 4}' y2='{bottom}' stroke='#ddd'/>"
+            f"<line x1='{x:.1f}' x2='{x:.1f}' y1='{_TICKS - 4}' y2='{bottom}' {_LINE}/>"
             f"<text x='{x:.1f}' y='10' {_TEXT}>{number * step / 1e3:g} ms</text>"
         )
     return parts
