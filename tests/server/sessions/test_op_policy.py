@@ -31,6 +31,7 @@ OURS = ("aexec.io", "aexec.sources", "aexec.saved_model")
 CALLS = {"__import__", "compile", "eval", "exec", "open"}
 # Every module of kernels that does: the ops because of which it does and that are refused, or why none is.
 MODULES: dict[str, set[str] | str] = {
+    "array/immutable_const_ops.py": {"ImmutableConst"},
     "common/array_module.py": "imports modules that are named in it",
     "control_flow/collective_exchange.py": "waits for the other members",
     "control_flow/collective_ops.py": "waits for the other members",
@@ -45,6 +46,7 @@ MODULES: dict[str, set[str] | str] = {
     "image/codecs.py": "encodes in memory",
     "io/file_ops.py": set(ops_of("io.file_ops")) - HARMLESS,
     "io/reader_ops.py": {op for op in ops_of("io.reader_ops") if not op.startswith("Reader")} - HARMLESS,
+    "io/remapping_ops.py": {"GenerateVocabRemapping", "LoadAndRemapMatrix"},
     "io/save_restore_ops.py": set(ops_of("io.save_restore_ops")) - HARMLESS,
     "linalg/lapack.py": "calls routines of LAPACK by the pointers that SciPy has to them",
     "logging/logging_ops.py": {"PrintV2"},
