@@ -271,7 +271,7 @@ async def test_store_goes_to_the_process_that_reuses_the_port(
 ) -> None:
     """The old process gives the store up when it is told to stop; requests wait for the new one or may come again."""
     options: dict[str, Any] = {"watch": False, "hosts": hosts, "unready": unready, "state": tmp_path / "store"}
-    options |= {"reuse_port": True, **PATIENT}
+    options |= {"reuse_port": True, "drain": "60s", **PATIENT}  # a busy machine ends no run by force
     old = await asyncio.to_thread(ServerProcess, folders[0], **options)
     handle = await asyncio.to_thread(old.create, _sums(), durable=True)
     zeros = {"feeds": {"x": [0.0] * CLIENTS}, "targets": ["set"]}
