@@ -16,10 +16,9 @@ from aexec import ops
 from aexec.client.building import control_dependencies, name_scope
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
-from aexec.graph.collections import GraphKeys
 from aexec.graph.nodes.node import Tensor
-from aexec.graph.op_functions import convert_to_tensor, require_graph
-from aexec.variables.initializers import Zeros
+from aexec.graph.op_functions import convert_to_tensor
+from aexec.variables.metric_variables import Metric, collected_metric, metric_variable
 from aexec.variables.variable import Variable
 
 __all__ = [
@@ -39,25 +38,9 @@ __all__ = [
     "true_positives",
 ]
 
-Metric = tuple[Tensor, Tensor]
-
 # Added in `auc` to the outermost thresholds, and to counts that may be zero.
 _THRESHOLD_EPSILON = 1e-7
 _RATE_EPSILON = 1e-6
-
-
-def _kept(name: str, shape: Sequence[int] = (), dtype: DType = dtypes.float32) -> Variable:
-    collections = [GraphKeys.LOCAL_VARIABLES, GraphKeys.METRIC_VARIABLES]
-    return Variable(lambda: Zeros()(list(shape), dtype), trainable=False, collections=collections, name=name)
-
-
-def _finished(
-    value: Tensor, update: Tensor, metrics_collections: Iterable[str] | None, updates_collections: Iterable[str] | None
-) -> Metric:
-    collections = require_graph().collections
-    collections.add_to_each(list(metrics_collections or ()), value)
-    collections.add_to_each(list(updates_collections or ()), update)
-    return value, update
 
 
 def _as(value: Any, dtype: DType, name: str) -> Tensor:
@@ -111,7 +94,7 @@ def mean(
     """
     with name_scope(name or "mean"):
         x = _as(values, dtypes.float32, "values")
-        total, count = _kept("total"), _kept("count")
+        total, count = metric_variable("total"), metric_variable("count")
         if weights is None:
             number = ops.cast(ops.size(x), DstT=dtypes.float32)
         else:
@@ -120,7 +103,7 @@ def mean(
         more = total.assign_add(_sum(x))
         with control_dependencies([x]):
             counted = count.assign_add(number)
-        return _finished(_ratio(total, count), _ratio(more, counted), metrics_collections, updates_collections)
+        return collected_metric(_ratio(total, count), _ratio(more, counted), metrics_collections, updates_collections)
 
 
 def accuracy(
@@ -190,7 +173,7 @@ def root_mean_squared_error(
 ) -> Metric:
     """The root of the mean of `(predictions - labels)²`; arguments as of `mean`."""
     value, update = mean_squared_error(labels, predictions, weights, None, None, name or "root_mean_squared_error")
-    return _finished(ops.sqrt(value), ops.sqrt(update), metrics_collections, updates_collections)
+    return collected_metric(ops.sqrt(value), ops.sqrt(update), metrics_collections, updates_collections)
 
 
 # For two classes
@@ -200,7 +183,7 @@ def _count(what: str, counts: Tensor, weights: Any) -> tuple[Variable, Tensor]:
     """A variable, and its sum after adding the weights of the elements of `counts` that are true."""
     with name_scope(what):
         numbers = ops.cast(counts, DstT=dtypes.float32)
-        kept = _kept("count")
+        kept = metric_variable("count")
         return kept, kept.assign_add(_sum(numbers if weights is None else _weighted(numbers, weights)[0]))
 
 
@@ -208,7 +191,7 @@ def _counted(
     what: str, counts: Tensor, weights: Any, metrics: Iterable[str] | None, updates: Iterable[str] | None
 ) -> Metric:
     kept, update = _count(what, counts, weights)
-    return _finished(ops.identity(kept), ops.identity(update), metrics, updates)
+    return collected_metric(ops.identity(kept), ops.identity(update), metrics, updates)
 
 
 def true_positives(
@@ -280,7 +263,7 @@ def precision(
         right, more_right = _count("true_positives", ops.logical_and(y, p), weights)
         wrong, more_wrong = _count("false_positives", ops.logical_and(ops.logical_not(y), p), weights)
         value, update = _ratio(right, right + wrong), _ratio(more_right, more_right + more_wrong)
-        return _finished(value, update, metrics_collections, updates_collections)
+        return collected_metric(value, update, metrics_collections, updates_collections)
 
 
 def recall(
@@ -297,7 +280,7 @@ def recall(
         found, more_found = _count("true_positives", ops.logical_and(y, p), weights)
         missed, more_missed = _count("false_negatives", ops.logical_and(y, ops.logical_not(p)), weights)
         value, update = _ratio(found, found + missed), _ratio(more_found, more_found + more_missed)
-        return _finished(value, update, metrics_collections, updates_collections)
+        return collected_metric(value, update, metrics_collections, updates_collections)
 
 
 def auc(
@@ -343,11 +326,11 @@ def auc(
             ("true_negatives", ops.logical_not(ops.logical_or(positive, above))),
             ("false_positives", ops.logical_and(ops.logical_not(positive), above)),
         ):
-            variable = _kept(what, [num_thresholds])
+            variable = metric_variable(what, [num_thresholds])
             kept.append(variable)
             updates.append(variable.assign_add(ops.sum(ops.cast(counts, DstT=dtypes.float32) * each, [1])))
         value, update = _area(kept, curve), _area(updates, curve)
-        return _finished(value, update, metrics_collections, updates_collections)
+        return collected_metric(value, update, metrics_collections, updates_collections)
 
 
 def _area(counts: Sequence[Any], curve: str) -> Tensor:
@@ -386,13 +369,13 @@ def mean_iou(
     """
     with name_scope(name or "mean_iou"):
         y, p = _pair(labels, predictions, dtypes.int64)
-        matrix = _kept("total_confusion_matrix", [num_classes, num_classes], dtypes.float64)
+        matrix = metric_variable("total_confusion_matrix", [num_classes, num_classes], dtypes.float64)
         where = ops.pack([ops.reshape(y, [-1]), ops.reshape(p, [-1])], axis=1)
         w = ops.ones_like(y) if weights is None else ops.broadcast_to(weights, ops.shape(y))
         counts = ops.cast(ops.reshape(w, [-1]), DstT=dtypes.float64)
         size = convert_to_tensor([num_classes, num_classes], dtypes.int64)
         update = matrix.assign_add(ops.scatter_nd(where, counts, size))
-        return _finished(_iou(convert_to_tensor(matrix)), update, metrics_collections, updates_collections)
+        return collected_metric(_iou(convert_to_tensor(matrix)), update, metrics_collections, updates_collections)
 
 
 def _iou(matrix: Tensor) -> Tensor:

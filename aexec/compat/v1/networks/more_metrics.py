@@ -5,7 +5,6 @@ Next to read: `aexec/metrics.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,9 @@ from aexec.client.building import name_scope
 from aexec.compat.v1.namespace import refuse
 from aexec.compat.v1.values.sparse import SparseTensor
 from aexec.framework import dtypes, errors
-from aexec.graph.collections import GraphKeys
 from aexec.graph.nodes.node import Tensor
-from aexec.graph.op_functions import convert_to_tensor, require_graph
-from aexec.variables.initializers import Zeros
-from aexec.variables.variable import Variable
+from aexec.graph.op_functions import convert_to_tensor
+from aexec.variables.metric_variables import collected_metric, metric_variable
 
 __all__ = [
     "false_negatives_at_thresholds",
@@ -28,25 +25,13 @@ __all__ = [
     "mean_per_class_accuracy",
     "mean_tensor",
     "percentage_below",
+    "precision_at_k",
     "precision_at_thresholds",
     "recall_at_k",
     "recall_at_thresholds",
     "true_negatives_at_thresholds",
     "true_positives_at_thresholds",
 ]
-
-
-def _kept(name: str, shape: Sequence[int]) -> Variable:
-    """A counter in the collections of metrics."""
-    collections = [GraphKeys.LOCAL_VARIABLES, GraphKeys.METRIC_VARIABLES]
-    return Variable(lambda: Zeros()(list(shape), dtypes.float32), trainable=False, collections=collections, name=name)
-
-
-def _collected(value: Any, update: Any, metrics_collections: Any, updates_collections: Any) -> tuple[Any, Any]:
-    collections = require_graph().collections
-    collections.add_to_each(list(metrics_collections or ()), value)
-    collections.add_to_each(list(updates_collections or ()), update)
-    return value, update
 
 
 def _weights(values: Tensor, weights: Any) -> Tensor:
@@ -67,11 +52,11 @@ def mean_tensor(
     with name_scope(name or "mean"):
         value = ops.cast(convert_to_tensor(values), DstT=dtypes.float32)
         shape = [size or 0 for size in value.static_shape]
-        total, count = _kept("total_tensor", shape), _kept("count_tensor", shape)
+        total, count = metric_variable("total_tensor", shape), metric_variable("count_tensor", shape)
         given = _weights(value, weights)
         mean = ops.div_no_nan(total, ops.maximum(count, 0.0))
         update = ops.div_no_nan(total.assign_add(value * given), ops.maximum(count.assign_add(given), 0.0))
-        return _collected(mean, update, metrics_collections, updates_collections)
+        return collected_metric(mean, update, metrics_collections, updates_collections)
 
 
 def percentage_below(
@@ -101,7 +86,7 @@ def mean_cosine_distance(
     if weights is not None:
         weights = ops.expand_dims(weights, -1)
     mean, update = metrics.mean(product, weights, None, None, name or "mean_cosine_distance")
-    return _collected(1.0 - mean, 1.0 - update, metrics_collections, updates_collections)
+    return collected_metric(1.0 - mean, 1.0 - update, metrics_collections, updates_collections)
 
 
 def mean_per_class_accuracy(
@@ -117,14 +102,42 @@ def mean_per_class_accuracy(
     with name_scope(name or "mean_accuracy"):
         wanted = ops.reshape(ops.cast(convert_to_tensor(labels), DstT=dtypes.int64), [-1])
         found = ops.reshape(ops.cast(convert_to_tensor(predictions), DstT=dtypes.int64), [-1])
-        total, count = _kept("count", [num_classes]), _kept("total", [num_classes])
+        total, count = metric_variable("count", [num_classes]), metric_variable("total", [num_classes])
         right = ops.cast(ops.equal(wanted, found), DstT=dtypes.float32)
         given = _weights(right, None if weights is None else ops.reshape(weights, [-1]))
         of_class = ops.unsorted_segment_sum(right * given, wanted, num_classes)
         all_of_class = ops.unsorted_segment_sum(given, wanted, num_classes)
         mean = ops.mean(ops.div_no_nan(total, count), [0])
         update = ops.div_no_nan(total.assign_add(of_class), count.assign_add(all_of_class))
-        return _collected(mean, update, metrics_collections, updates_collections)
+        return collected_metric(mean, update, metrics_collections, updates_collections)
+
+
+def _top_and_named(labels: Any, predictions: Any, k: int) -> tuple[Tensor, Tensor]:
+    """The `k` top predicted classes of each row, and the classes that its labels name, in the same type."""
+    _, top = ops.top_kv2(predictions, k)
+    named = ops.cast(convert_to_tensor(labels), DstT=top.dtype.base)
+    if (named.static_shape.rank or 0) + 1 == top.static_shape.rank:
+        named = ops.expand_dims(named, -1)
+    return top, named
+
+
+def precision_at_k(
+    labels: Any,
+    predictions: Any,
+    k: int,
+    class_id: int | None = None,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Any:
+    """`tf.metrics.precision_at_k`: the fraction of the `k` top predicted classes that are among a row's labels."""
+    refuse("precision_at_k", class_id=class_id, labels=labels if isinstance(labels, SparseTensor) else None)
+    with name_scope(name or f"precision_at_{k}"):
+        top, named = _top_and_named(labels, predictions, k)
+        hits = ops.any(ops.equal(ops.expand_dims(top, -1), ops.expand_dims(named, -2)), [-1])
+        share = ops.mean(ops.cast(hits, DstT=dtypes.float32), [-1])
+        return metrics.mean(share, weights, metrics_collections, updates_collections)
 
 
 def recall_at_k(
@@ -140,11 +153,8 @@ def recall_at_k(
     """`tf.metrics.recall_at_k`: the fraction of the labels that are among the `k` top predicted classes."""
     refuse("recall_at_k", class_id=class_id, labels=labels if isinstance(labels, SparseTensor) else None)
     with name_scope(name or f"recall_at_{k}"):
-        _, top = ops.top_kv2(predictions, k)
-        wanted = ops.cast(convert_to_tensor(labels), DstT=top.dtype.base)
-        if (wanted.static_shape.rank or 0) + 1 == top.static_shape.rank:
-            wanted = ops.expand_dims(wanted, -1)
-        hits = ops.any(ops.equal(ops.expand_dims(wanted, -1), ops.expand_dims(top, -2)), [-1])
+        top, named = _top_and_named(labels, predictions, k)
+        hits = ops.any(ops.equal(ops.expand_dims(named, -1), ops.expand_dims(top, -2)), [-1])
         found = ops.cast(hits, DstT=dtypes.float32)
         if weights is not None:
             weights = ops.expand_dims(weights, -1) if convert_to_tensor(weights).static_shape.rank else weights
@@ -172,7 +182,7 @@ def _at_thresholds(labels: Any, predictions: Any, thresholds: Any, weights: Any)
     }
     values, updates = {}, {}
     for name, which in kinds.items():
-        kept = _kept(name, [len(bounds)])
+        kept = metric_variable(name, [len(bounds)])
         added = ops.sum(ops.cast(which, DstT=dtypes.float32) * given, [1])
         values[name], updates[name] = ops.identity(kept), ops.identity(kept.assign_add(added))
     return values, updates
@@ -190,7 +200,7 @@ def _counted(kind: str) -> Any:
     ) -> tuple[Any, Any]:
         with name_scope(name or kind):
             values, updates = _at_thresholds(labels, predictions, thresholds, weights)
-            return _collected(values[kind], updates[kind], metrics_collections, updates_collections)
+            return collected_metric(values[kind], updates[kind], metrics_collections, updates_collections)
 
     count.__name__ = count.__qualname__ = f"{kind}_at_thresholds"
     count.__doc__ = f"`tf.metrics.{kind}_at_thresholds`: counts of scores above each threshold, or not."
@@ -216,7 +226,7 @@ def _rate(name: str, other: str) -> Any:
         with name_scope(name or f"{what}_at_thresholds"):
             values, updates = _at_thresholds(labels, predictions, thresholds, weights)
             found = [of["true_positives"] / (1e-7 + of["true_positives"] + of[other]) for of in (values, updates)]
-            return _collected(found[0], found[1], metrics_collections, updates_collections)
+            return collected_metric(found[0], found[1], metrics_collections, updates_collections)
 
     what = name
     rate.__name__ = rate.__qualname__ = f"{name}_at_thresholds"
