@@ -6,11 +6,8 @@ ones.  `python -m tests.compat.test_missing_names` prints what is missing.
 
 from __future__ import annotations
 
-import textwrap
-from collections import defaultdict
-from fnmatch import fnmatchcase
-
 from tests.compat.recorded.names import FILE, resolve
+from tests.support.reasons import Reasons
 
 # The first pattern that a name matches says why it is not there.
 REASONS = {
@@ -59,6 +56,7 @@ REASONS = {
     "variables by parts, devices by parts, and other scopes": """create_partitioned_variables DeviceSpec
     variable_creator_scope batch_scatter_update grad_pass_through""",
 }
+WHY = Reasons(REASONS)
 
 
 def missing() -> list[str]:
@@ -74,28 +72,18 @@ def is_there(name: str) -> bool:
     return True
 
 
-def reason(name: str) -> str | None:
-    return next((why for why, parts in REASONS.items() if any(fnmatchcase(name, one) for one in parts.split())), None)
-
-
 def test_each_missing_name_has_a_reason() -> None:
-    assert not [name for name in missing() if reason(name) is None]
+    assert not WHY.unexplained(missing())
 
 
 def test_each_reason_is_that_of_a_missing_name() -> None:
-    without = missing()
-    patterns = [pattern for names in REASONS.values() for pattern in names.split()]
-    assert not [pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in without)]
+    assert not WHY.unused(missing())
 
 
 def main() -> None:
     """Print what is missing, by its reason."""
-    by_reason = defaultdict(list)
-    for name in missing():
-        by_reason[reason(name) or "?"].append(name)
-    for why, names in by_reason.items():
-        print(f"{why} ({len(names)})")
-        print(textwrap.indent(textwrap.fill(" ".join(names), 112), "    "))
+    without = missing()
+    WHY.show(without)
 
 
 if __name__ == "__main__":

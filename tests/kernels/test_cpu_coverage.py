@@ -6,11 +6,10 @@ tests.kernels.test_cpu_coverage` prints what is missing.
 
 from __future__ import annotations
 
-import textwrap
-from collections import defaultdict
 from fnmatch import fnmatchcase
 
 from tests.kernels.harness import ops_of_tensorflow, registered
+from tests.support.reasons import Reasons
 
 # The first pattern that an op matches says why there is no kernel.
 REASONS = {
@@ -49,24 +48,19 @@ REASONS = {
     "formats of images that Pillow has no decoder of": "DecodeJxl",
     "only on accelerators": "ApproxTopK",
 }
+WHY = Reasons(REASONS)
 
 
 def missing() -> list[str]:
     return [op for op in ops_of_tensorflow() if not registered(op)]
 
 
-def reason(op: str) -> str | None:
-    return next((why for why, names in REASONS.items() if any(fnmatchcase(op, name) for name in names.split())), None)
-
-
 def test_each_missing_kernel_has_a_reason() -> None:
-    assert not [op for op in missing() if reason(op) is None]
+    assert not WHY.unexplained(missing())
 
 
 def test_each_reason_is_that_of_a_missing_kernel() -> None:
-    without = missing()
-    names = [name for names in REASONS.values() for name in names.split()]
-    assert not [name for name in names if not any(fnmatchcase(op, name) for op in without)]
+    assert not WHY.unused(missing())
 
 
 def test_most_ops_have_a_kernel() -> None:
@@ -78,13 +72,9 @@ def test_most_ops_have_a_kernel() -> None:
 
 def main() -> None:
     """Print what is missing, by its reason."""
-    by_reason = defaultdict(list)
-    for op in missing():
-        by_reason[reason(op) or "?"].append(op)
-    for why, ops in by_reason.items():
-        print(f"{why} ({len(ops)})")
-        print(textwrap.indent(textwrap.fill(" ".join(ops), 112), "    "))
-    total, lacking = len(ops_of_tensorflow()), sum(map(len, by_reason.values()))
+    without = missing()
+    WHY.show(without)
+    total, lacking = len(ops_of_tensorflow()), len(without)
     print(f"{total - lacking} of {total} have a kernel")
 
 

@@ -7,15 +7,13 @@ The ops are those of TensorFlow's registry in a build for CUDA: `tests/support/d
 from __future__ import annotations
 
 import json
-import textwrap
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from aexec.framework.kernel_contract import kernel_registry
 from aexec.kernels.common.portable import register_portable_kernels
+from tests.support.reasons import Reasons
 
 KIND = "TestCoverage"
 DATA = Path(__file__).parents[1] / "support/data/tensorflow_gpu_ops.json"
@@ -44,6 +42,7 @@ REASONS = {
     "not there on any device": ("ApproxTopK CTCLossV2 DebugNumericSummaryV2 StochasticCastToInt _FusedBatchNormGradEx"),
     "removed from graphs since version 7": "TopK",
 }
+WHY = Reasons(REASONS)
 
 
 def ops_of_tensorflow() -> list[str]:
@@ -70,18 +69,12 @@ def missing() -> list[str]:
         return [op for op in ops_of_tensorflow() if not has_kernel(op)]
 
 
-def reason(op: str) -> str | None:
-    return next((why for why, names in REASONS.items() if any(fnmatchcase(op, n) for n in names.split())), None)
-
-
 def test_each_missing_kernel_has_a_reason() -> None:
-    assert not [op for op in missing() if reason(op) is None]
+    assert not WHY.unexplained(missing())
 
 
 def test_each_reason_is_that_of_a_missing_kernel() -> None:
-    without = missing()
-    names = [name for names in REASONS.values() for name in names.split()]
-    assert not [name for name in names if not any(fnmatchcase(op, name) for op in without)]
+    assert not WHY.unused(missing())
 
 
 def test_documentation_states_the_share() -> None:
@@ -91,14 +84,10 @@ def test_documentation_states_the_share() -> None:
 
 def main() -> None:
     """Print what is missing, by its reason."""
-    by_reason = defaultdict(list)
-    for op in missing():
-        by_reason[reason(op) or "?"].append(op)
-    for why, ops in by_reason.items():
-        print(f"{why} ({len(ops)})")
-        print(textwrap.indent(textwrap.fill(" ".join(ops), 112), "    "))
+    without = missing()
+    WHY.show(without)
     total = len(ops_of_tensorflow())
-    lacking = sum(map(len, by_reason.values()))
+    lacking = len(without)
     print(f"{total - lacking} of {total} have a kernel")
 
 
