@@ -5,6 +5,7 @@ Next to read: `aexec/client/random_seed.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from aexec import ops
@@ -97,6 +98,16 @@ def stateless_uniform(
         return ops.stateless_random_uniform(convert_to_tensor(shape, "int32"), seed, dtype=wanted) * (high - low) + low
 
 
+def _stateless_normal(
+    draw: Callable[..., Tensor], scope: str, shape: Any, seed: Any, mean: Any, stddev: Any, dtype: Any
+) -> Tensor:
+    """Numbers that an op draws around 0, with this mean and standard deviation."""
+    wanted = as_dtype(dtype)
+    with name_scope(scope):
+        numbers = draw(convert_to_tensor(shape, "int32"), seed, dtype=wanted)
+        return numbers * convert_to_tensor(stddev, wanted) + convert_to_tensor(mean, wanted)
+
+
 def stateless_normal(
     shape: Any,
     seed: Any,
@@ -108,10 +119,8 @@ def stateless_normal(
 ) -> Tensor:
     """`tf.random.stateless_normal`."""
     refuse("stateless_normal", alg=None if alg == "auto_select" else alg)
-    wanted = as_dtype(dtype)
-    with name_scope(name or "stateless_random_normal"):
-        numbers = ops.stateless_random_normal(convert_to_tensor(shape, "int32"), seed, dtype=wanted)
-        return numbers * convert_to_tensor(stddev, wanted) + convert_to_tensor(mean, wanted)
+    scope = name or "stateless_random_normal"
+    return _stateless_normal(ops.stateless_random_normal, scope, shape, seed, mean, stddev, dtype)
 
 
 def stateless_truncated_normal(
@@ -125,10 +134,8 @@ def stateless_truncated_normal(
 ) -> Tensor:
     """`tf.random.stateless_truncated_normal`."""
     refuse("stateless_truncated_normal", alg=None if alg == "auto_select" else alg)
-    wanted = as_dtype(dtype)
-    with name_scope(name or "stateless_truncated_normal"):
-        numbers = ops.stateless_truncated_normal(convert_to_tensor(shape, "int32"), seed, dtype=wanted)
-        return numbers * convert_to_tensor(stddev, wanted) + convert_to_tensor(mean, wanted)
+    scope = name or "stateless_truncated_normal"
+    return _stateless_normal(ops.stateless_truncated_normal, scope, shape, seed, mean, stddev, dtype)
 
 
 def stateless_categorical(

@@ -14,7 +14,7 @@ from aexec.client.building import name_scope
 from aexec.compat.v1.functions.array_ops import rank_of
 from aexec.compat.v1.functions.signal import hann_window, irfft
 from aexec.framework import dtypes, errors
-from aexec.framework.dtypes import as_dtype
+from aexec.framework.dtypes import DType, as_dtype
 from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
@@ -78,18 +78,24 @@ def _lengths(value: Tensor, fft_length: Any, rank: int) -> Any:
     return ops.shape(value)[-rank:] if fft_length is None else fft_length
 
 
+def _complex_like(value: Tensor) -> DType:
+    return dtypes.complex128 if value.dtype.base is dtypes.float64 else dtypes.complex64
+
+
+def _real_like(value: Tensor) -> DType:
+    return dtypes.float64 if value.dtype.base is dtypes.complex128 else dtypes.float32
+
+
 def rfft2d(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Tensor:
     """`tf.signal.rfft2d`: of real numbers along the last two axes."""
     value = convert_to_tensor(input_tensor)
-    kind = dtypes.complex128 if value.dtype.base is dtypes.float64 else dtypes.complex64
-    return ops.rfft2d(value, _lengths(value, fft_length, 2), Tcomplex=kind, name=name)
+    return ops.rfft2d(value, _lengths(value, fft_length, 2), Tcomplex=_complex_like(value), name=name)
 
 
 def rfft3d(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Tensor:
     """`tf.signal.rfft3d`: of real numbers along the last three axes."""
     value = convert_to_tensor(input_tensor)
-    kind = dtypes.complex128 if value.dtype.base is dtypes.float64 else dtypes.complex64
-    return ops.rfft3d(value, _lengths(value, fft_length, 3), Tcomplex=kind, name=name)
+    return ops.rfft3d(value, _lengths(value, fft_length, 3), Tcomplex=_complex_like(value), name=name)
 
 
 def _real_lengths(value: Tensor, fft_length: Any, rank: int) -> Any:
@@ -104,15 +110,13 @@ def _real_lengths(value: Tensor, fft_length: Any, rank: int) -> Any:
 def irfft2d(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Tensor:
     """`tf.signal.irfft2d`: the inverse of `rfft2d`."""
     value = convert_to_tensor(input_tensor)
-    kind = dtypes.float64 if value.dtype.base is dtypes.complex128 else dtypes.float32
-    return ops.irfft2d(value, _real_lengths(value, fft_length, 2), Treal=kind, name=name)
+    return ops.irfft2d(value, _real_lengths(value, fft_length, 2), Treal=_real_like(value), name=name)
 
 
 def irfft3d(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Tensor:
     """`tf.signal.irfft3d`: the inverse of `rfft3d`."""
     value = convert_to_tensor(input_tensor)
-    kind = dtypes.float64 if value.dtype.base is dtypes.complex128 else dtypes.float32
-    return ops.irfft3d(value, _real_lengths(value, fft_length, 3), Treal=kind, name=name)
+    return ops.irfft3d(value, _real_lengths(value, fft_length, 3), Treal=_real_like(value), name=name)
 
 
 def _axes(value: Tensor, axes: Any) -> list[int]:

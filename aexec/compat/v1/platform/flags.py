@@ -51,14 +51,25 @@ class FlagValues:
         self.__dict__["_validators"] = []
         self.__dict__["_parsed"] = False
 
-    def define(self, name: str, default: Any, help: str | None, short_name: str | None = None, **settings: Any) -> None:
-        """Define a flag, with settings for `argparse`."""
+    def define(
+        self,
+        name: str,
+        default: Any,
+        help: str | None,
+        short_name: str | None = None,
+        *,
+        required: bool = False,
+        **settings: Any,
+    ) -> None:
+        """Define a flag, with settings for `argparse`; one that is `required` must be given if it has no default."""
         names = [f"--{name}", *([f"-{short_name}"] if short_name else [])]
         if name in self._values:
             raise ValueError(f"The flag '{name}' is defined twice.")
         text = help and help.replace("%", "%%")
         self._parser.add_argument(*names, dest=name, default=argparse.SUPPRESS, help=text, **settings)
         self._values[name] = default
+        if required:
+            self.require(name)
 
     def require(self, name: str) -> None:
         """Make a flag required on the command line, if it has no default."""
@@ -142,9 +153,7 @@ def _definer(kind: Callable[[str], Any], name: str, **settings: Any) -> Callable
         short_name: str | None = None,
         **ignored: Any,
     ) -> None:
-        flag_values.define(name, default, help, short_name, type=kind, **settings)
-        if required:
-            flag_values.require(name)
+        flag_values.define(name, default, help, short_name, type=kind, **settings, required=required)
 
     define.__name__ = define.__qualname__ = name
     define.__doc__ = f"`tf.flags.{name}`."
@@ -197,12 +206,12 @@ def DEFINE_boolean(  # noqa: N802
     **ignored: Any,
 ) -> None:
     """`tf.flags.DEFINE_boolean`: `--name`, `--noname`, `--name=false`."""
-    flag_values.define(name, default, help, ignored.get("short_name"), type=_truth, nargs="?", const=True)
+    flag_values.define(
+        name, default, help, ignored.get("short_name"), type=_truth, nargs="?", const=True, required=required
+    )
     flag_values._parser.add_argument(
         f"--no{name}", dest=name, action="store_false", default=argparse.SUPPRESS, help=argparse.SUPPRESS
     )
-    if required:
-        flag_values.require(name)
 
 
 DEFINE_bool = DEFINE_boolean
@@ -222,9 +231,7 @@ def DEFINE_spaceseplist(  # noqa: N802
     def words(text: str) -> list[str]:
         return text.replace(",", " ").split() if comma_compat else text.split()
 
-    flag_values.define(name, default, help, ignored.get("short_name"), type=words)
-    if required:
-        flag_values.require(name)
+    flag_values.define(name, default, help, ignored.get("short_name"), type=words, required=required)
 
 
 def DEFINE_multi_enum(  # noqa: N802
@@ -245,9 +252,7 @@ def DEFINE_multi_enum(  # noqa: N802
         "choices": list(enum_values),
         "action": "append",
     }
-    flag_values.define(name, given, help, ignored.get("short_name"), **settings)
-    if required:
-        flag_values.require(name)
+    flag_values.define(name, given, help, ignored.get("short_name"), **settings, required=required)
 
 
 def DEFINE_enum_class(  # noqa: N802
@@ -271,9 +276,7 @@ def DEFINE_enum_class(  # noqa: N802
         return found
 
     given = member(default) if isinstance(default, str) else default
-    flag_values.define(name, given, help, ignored.get("short_name"), type=member)
-    if required:
-        flag_values.require(name)
+    flag_values.define(name, given, help, ignored.get("short_name"), type=member, required=required)
 
 
 def set_default(flag_holder: str, value: Any, flag_values: FlagValues = FLAGS) -> None:
@@ -318,9 +321,9 @@ def DEFINE_enum(  # noqa: N802
     **ignored: Any,
 ) -> None:
     """`tf.flags.DEFINE_enum`: one of some words."""
-    flag_values.define(name, default, help, ignored.get("short_name"), type=str, choices=list(enum_values))
-    if required:
-        flag_values.require(name)
+    flag_values.define(
+        name, default, help, ignored.get("short_name"), type=str, choices=list(enum_values), required=required
+    )
 
 
 def mark_flag_as_required(flag_name: str, flag_values: FlagValues = FLAGS) -> None:
