@@ -119,16 +119,16 @@ class KernelRegistration:
         return made
 
     def _cost_of_node(self, c: OpKernelConstruction) -> Cost:
-        by_attrs = isinstance(self.cost, AttrCost)
-        cost = self.cost.of_node(c.op_def, c.attrs) if isinstance(self.cost, AttrCost) else self.cost
+        given = self.cost
+        cost = given.of_node(c.op_def, c.attrs) if isinstance(given, AttrCost) else given
         paddings = c.attrs.get("explicit_paddings")
         if paddings and callable(cost):
             return PaddedCost(cost, paddings)
-        if by_attrs or (callable(cost) and not _pads_for_dilations(c)):
+        if isinstance(given, AttrCost):  # it has seen the dilations
             return cost
-        if callable(cost):
-            return DilatedCost(cost, c.attrs["dilations"])
-        return cost if not cost or not broadcasts(c.op) else Broadcast(cost)
+        if not callable(cost):
+            return Broadcast(cost) if cost and broadcasts(c.op) else cost
+        return DilatedCost(cost, c.attrs["dilations"]) if _pads_for_dilations(c) else cost
 
     def check_host_memory(self, op_def: OpDef) -> None:
         """Raise InvalidArgumentError if it keeps arguments in host memory that its op does not have."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from time import perf_counter
@@ -37,7 +37,7 @@ class ClientTurns:
         self._times: dict[str, float] = {}
         self._now = 0.0
         # Client → its requests that wait, oldest first.
-        self._lines: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._lines: dict[str, deque[asyncio.Future[None]]] = {}
 
     def __len__(self) -> int:
         """The number of requests that wait."""

@@ -32,12 +32,11 @@ from aexec_server.http.idempotency import ForgottenError, UnfinishedRequestError
 from aexec_server.http.keyed_answer import KeyedAnswer
 from aexec_server.http.lost_handles import lost_by_restart
 from aexec_server.http.stored_answer import StoredAnswer
-from aexec_server.requests.run_table import Run
+from aexec_server.requests.run_table import RUN_ID, Run
 from aexec_server.settings.server_config import ServerConfig
 
 __all__ = ["OperationStore", "RunOperation", "operation_response", "routes"]
 
-_RUN_ID = "Aexec-Run-Id"
 _INTERRUPTED = UnfinishedRequestError(
     "The run of this operation was in flight when the server ended. It may have been carried out in part: look at the "
     "session's state"
@@ -116,7 +115,7 @@ class RunOperation:
 
     def text(self) -> bytes | AnswerParts:
         """The document; it refers to a large answer without a copy."""
-        run_id = self.run.id if self.run is not None else self.answer and self.answer.headers.get(_RUN_ID)
+        run_id = self.run.id if self.run is not None else self.answer and self.answer.headers.get(RUN_ID)
         metadata: dict[str, Any] = {} if run_id is None else {"run_id": run_id}
         head = f'{{"name":"operations/{self.id}","metadata":{bodies.encode_json(metadata)}'
         answer = self.answer
