@@ -3,7 +3,7 @@
 `loader.py` reads them, `complete_model.py` checks that all files of one are there, `model_session.py` makes a session
 that begins with their variables, `meta_graph_model.py` reads a MetaGraph with its checkpoint, `writer.py` writes
 SavedModels, and `freeze.py` makes a graph whose variables are constants.  These two are imported when they are first
-used: they need the modules that build and train graphs, and whoever runs a model does not.
+used, because they need the modules that build and train graphs, which a program that runs models does not need.
 """
 
 from __future__ import annotations

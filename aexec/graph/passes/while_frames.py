@@ -324,7 +324,7 @@ class FunctionLoop:
         return self._body.value(endpoint)
 
     def consumers_of(self, node_id: int) -> set[int]:
-        """TensorArrays, of which it is asked, are not read in functions."""
+        """Raise NotMatchedError: only TensorArrays need it, and a function reads none."""
         raise NotMatchedError
 
     def check_complete(self) -> None:

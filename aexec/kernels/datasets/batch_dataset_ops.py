@@ -153,7 +153,7 @@ class _Rows:
 
     @property
     def are_full(self) -> bool:
-        """True if the rows of the list are so many, and the last of them so small, that they should be packed."""
+        """True if the list has enough rows to pack them, and the last one is small."""
         rows = self.list
         return len(rows) >= _PACKED_AT_ONCE and self._join is not None and bytes_of(rows[-1:]) <= _SMALL_ROW
 
@@ -192,7 +192,7 @@ class _Rows:
         return batch
 
     async def unpacked(self, context: OpKernelContext) -> list[Element]:
-        """All rows, of which none is packed any more."""
+        """Unpack the packed rows, and return all rows."""
         if self._packed:
 
             def rows() -> list[Element]:
@@ -266,7 +266,7 @@ def packing(join: Join) -> Join | None:
 
 
 async def collect(source: DatasetIterator, rows: _Rows, size: int, turns: Turns, context: OpKernelContext) -> bool:
-    """Take elements until there are so many rows; returns True if the source has ended."""
+    """Take elements until there are `size` rows; returns True if the source has ended."""
     left = size - len(rows)
     while left:
         element = source.next_at_once(context)

@@ -1,7 +1,7 @@
 """Whole loops of LSTM or GRU cells in one kernel; the pass `recurrent_loops` puts it in place of a while loop.
 
 The inputs of many steps are multiplied with their part of the weights at once; the product with the state is left to
-each step.  With `aexec.native` some steps are one call; so many that it takes less than a slice, and between two calls
+each step.  With `aexec.native` one call makes several steps, as many as take less than a slice.  Between two calls
 others get the interpreter's lock, and a call that is no longer wanted ends.
 Next to read: `aexec/graph/passes/recurrent_loops.py`.
 """
@@ -25,7 +25,7 @@ __all__: list[str] = []
 # Nanoseconds per multiply-add, per element of the state for the functions of the gates, and per step: in a loop in C,
 # or with a call of BLAS and some of NumPy.
 _NS_PER_PRODUCT, _NS_PER_CELL, _NS_PER_STEP, _NS_PER_NUMPY_STEP = 0.08, 10.0, 100.0, 15_000.0
-# A piece of the sequence takes about so long, and its part of the gates has about so many numbers.
+# Approximate nanoseconds of a piece of the sequence, and elements of its part of the gates.
 _PIECE_NS, _PIECE_SIZE = 500_000.0, 1 << 17
 # Larger products of state and weights BLAS computes faster, on several threads, than the loops in C.
 _MOST_PRODUCT = 1 << 22

@@ -29,8 +29,8 @@ __all__ = ["LoopTurns", "SliceClock"]
 _PATIENCE = 4.0
 # Most waiters that are woken in one turn of the loop.
 _MOST_AT_ONCE = 64
-# After a slice that was used up the loop has further turns as long as each of them has something to do, which takes it
-# this many seconds or more: at most so many turns, within this part of a slice.
+# After a slice that was used up the loop gets further turns, as long as each has at least this many seconds of work: at
+# most this many turns, and at most this part of a slice.
 _BUSY_TURN = 25e-6
 _MOST_TURNS = 8
 _PART_FOR_OTHERS = 0.5

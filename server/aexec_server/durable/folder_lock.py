@@ -28,7 +28,8 @@ class FolderLock:
     Args:
         folder: the folder to lock.
         is_owner: True for its owner, False for a session host of the owner.
-        run: the start of the server that is, or whose front is, the owner; "" to use the folder whoever owns it.
+        run: identifies the start of the server that owns the folder, which for a session host is that of its front; ""
+            to use the folder whoever owns it.
 
     Raises:
         StoreInUseError: another process has it.

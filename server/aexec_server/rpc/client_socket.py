@@ -81,6 +81,6 @@ def bytes_taken(connected: socket.socket) -> int | None:
 
 
 def cut_off(connected: socket.socket) -> None:
-    """End the connection in both directions, whoever has its descriptor."""
+    """End the connection in both directions, also for other descriptors of its socket."""
     with contextlib.suppress(OSError):
         connected.shutdown(socket.SHUT_RDWR)

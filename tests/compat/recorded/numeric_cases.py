@@ -35,7 +35,7 @@ def updated(tf: Any, metric: Callable[[], Any]) -> Any:
 
 
 def ragged(tf: Any) -> Any:
-    """Three rows, of which the second is empty."""
+    """Three rows; the second is empty."""
     return tf.ragged.constant([[3, 1, 4], [], [1, 5]])
 
 

@@ -87,7 +87,7 @@ class RaggedTensor:
     def from_row_starts(
         cls, values: Any, row_starts: Any, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
-        """Rows that begin at positions, the last of which ends with the values."""
+        """The rows that begin at these positions; the last one ends where the values end."""
         with name_scope(name or "RaggedFromRowStarts"):
             starts = ops.cast(convert_to_tensor(row_starts), DstT=_INT64)
             kept = values if isinstance(values, RaggedTensor) else convert_to_tensor(values)
