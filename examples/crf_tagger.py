@@ -6,7 +6,7 @@ import aexec.compat.v1 as tf
 
 tf.disable_v2_behavior()
 
-WORDS, TAGS, LONGEST, BATCH, UNITS = 30, 5, 9, 16, 12
+WORDS, SIZE, TAGS, LONGEST, BATCH, UNITS = 30, 8, 5, 9, 16, 12
 
 
 def sentences(rng):
@@ -31,7 +31,7 @@ class Tagger:
         self.dropout = tf.placeholder(dtype=tf.float32, shape=[], name="dropout")
         with tf.variable_scope("words"):
             table = tf.Variable(
-                0.3 * np.random.RandomState(4).randn(WORDS, 8), name="_word_embeddings", dtype=tf.float32
+                0.3 * np.random.RandomState(4).randn(WORDS, SIZE), name="_word_embeddings", dtype=tf.float32
             )
             embeddings = tf.nn.dropout(tf.nn.embedding_lookup(table, self.word_ids), self.dropout)
         with tf.variable_scope("bi-lstm"):

@@ -6,7 +6,7 @@ import aexec.compat.v1 as tf
 
 tf.disable_v2_behavior()
 
-NOISE, BATCH = 4, 64
+NOISE, SIZE, HIDDEN, BATCH = 4, 2, 32, 64
 
 
 def ring(count, rng):
@@ -25,18 +25,16 @@ def dense(x, outputs, name, seed, activation=None):
 
 def generator(noise):
     with tf.variable_scope("generator"):
-        return dense(dense(noise, 32, "hidden", 1, tf.nn.relu), 2, "points", 2)
+        return dense(dense(noise, HIDDEN, "hidden", 1, tf.nn.relu), SIZE, "points", 2)
 
 
 def discriminator(points):
     with tf.variable_scope("discriminator", reuse=tf.AUTO_REUSE):
-        return dense(dense(points, 32, "hidden", 3, tf.nn.leaky_relu), 1, "logits", 4)
+        return dense(dense(points, HIDDEN, "hidden", 3, tf.nn.leaky_relu), 1, "logits", 4)
 
 
-def train(steps=100):
-    tf.reset_default_graph()
-    rng = np.random.RandomState(0)
-    real = tf.placeholder(tf.float32, [None, 2])
+def build():
+    real = tf.placeholder(tf.float32, [None, SIZE])
     noise = tf.placeholder(tf.float32, [None, NOISE])
     made = generator(noise)
     of_real, of_made = discriminator(real), discriminator(made)
@@ -52,6 +50,13 @@ def train(steps=100):
     g_variables = tf.trainable_variables("generator")
     d_step = tf.train.AdamOptimizer(1e-3, beta1=0.5).minimize(d_loss, var_list=d_variables)
     g_step = tf.train.AdamOptimizer(1e-3, beta1=0.5).minimize(g_loss, var_list=g_variables)
+    return real, noise, made, (d_loss, d_step), (g_loss, g_step)
+
+
+def train(steps=100):
+    tf.reset_default_graph()
+    rng = np.random.RandomState(0)
+    real, noise, made, (d_loss, d_step), (g_loss, g_step) = build()
 
     losses = []
     with tf.Session() as sess:

@@ -7,7 +7,7 @@ import aexec.compat.v1 as tf
 tf.disable_v2_behavior()
 
 slim = tf.contrib.slim
-SIZE, CLASSES, BATCH = 12, 4, 32
+SIZE, CHANNELS, CLASSES, BATCH = 12, 8, 4, 32
 
 
 def images(count, rng):
@@ -42,9 +42,9 @@ def network(inputs, reuse=None, scope="convnet"):
         with slim.arg_scope(
             [slim.conv2d, slim.fully_connected, slim.max_pool2d], outputs_collections=end_points_collection
         ):
-            net = slim.repeat(inputs, 2, slim.conv2d, 8, [3, 3], scope="conv1")
+            net = slim.repeat(inputs, 2, slim.conv2d, CHANNELS, [3, 3], scope="conv1")
             net = slim.max_pool2d(net, [2, 2], scope="pool1")
-            net = slim.conv2d(net, 16, [3, 3], stride=2, scope="conv2")
+            net = slim.conv2d(net, 2 * CHANNELS, [3, 3], stride=2, scope="conv2")
             net = slim.flatten(net, scope="flatten")
             net = slim.stack(net, slim.fully_connected, [32, 16], scope="fc")
             net = slim.dropout(net, scope="dropout")
@@ -60,26 +60,30 @@ def network(inputs, reuse=None, scope="convnet"):
         return logits, end_points
 
 
+def build():
+    inputs = tf.placeholder(tf.float32, [None, SIZE, SIZE, 1], name="inputs")
+    labels = tf.placeholder(tf.int64, [None], name="labels")
+    global_step = slim.create_global_step()
+    with slim.arg_scope(arg_scope()):
+        logits, _ = network(inputs)
+    with slim.arg_scope(arg_scope(is_training=False)):
+        _, end_points = network(inputs, reuse=True)
+
+    one_hot_labels = slim.one_hot_encoding(labels, CLASSES)
+    tf.losses.softmax_cross_entropy(one_hot_labels, logits, label_smoothing=0.1)
+    total_loss = tf.losses.get_total_loss()
+    learning_rate = tf.train.exponential_decay(0.05, global_step, 20, 0.9, staircase=True)
+    optimizer = tf.train.MomentumOptimizer(learning_rate, momentum=0.9)
+    train_op = slim.learning.create_train_op(total_loss, optimizer, clip_gradient_norm=5.0)
+    return inputs, labels, global_step, end_points, train_op
+
+
 def train(steps=100):
     losses = []
     rng = np.random.RandomState(0)
     with tf.Graph().as_default():
         tf.set_random_seed(1)
-        inputs = tf.placeholder(tf.float32, [None, SIZE, SIZE, 1], name="inputs")
-        labels = tf.placeholder(tf.int64, [None], name="labels")
-        global_step = slim.create_global_step()
-        with slim.arg_scope(arg_scope()):
-            logits, _ = network(inputs)
-        with slim.arg_scope(arg_scope(is_training=False)):
-            _, end_points = network(inputs, reuse=True)
-
-        one_hot_labels = slim.one_hot_encoding(labels, CLASSES)
-        tf.losses.softmax_cross_entropy(one_hot_labels, logits, label_smoothing=0.1)
-        total_loss = tf.losses.get_total_loss()
-        learning_rate = tf.train.exponential_decay(0.05, global_step, 20, 0.9, staircase=True)
-        optimizer = tf.train.MomentumOptimizer(learning_rate, momentum=0.9)
-        train_op = slim.learning.create_train_op(total_loss, optimizer, clip_gradient_norm=5.0)
-
+        inputs, labels, global_step, end_points, train_op = build()
         accuracy, update = slim.metrics.streaming_accuracy(tf.argmax(end_points["predictions"], 1), labels)
         with tf.Session() as sess:
             sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])

@@ -6,7 +6,7 @@ import aexec.compat.v1 as tf
 
 tf.disable_v2_behavior()
 
-WORDS, SIZE, SAMPLED = 200, 16, 8
+WORDS, SIZE, SAMPLED, BATCH = 200, 16, 8, 64
 
 
 def text(length, rng):
@@ -20,10 +20,7 @@ def skip_grams(words, batch, rng):
     return words[places], words[places + rng.choice([-1, 1], size=batch)][:, None]
 
 
-def train(steps=100):
-    tf.reset_default_graph()
-    rng = np.random.RandomState(0)
-    words = text(5000, rng)
+def build():
     centers = tf.placeholder(tf.int32, [None])
     contexts = tf.placeholder(tf.int32, [None, 1])
     with tf.device("/cpu:0"):
@@ -46,6 +43,14 @@ def train(steps=100):
         )
     )
     step = tf.train.GradientDescentOptimizer(0.5).minimize(loss)
+    return centers, contexts, embeddings, loss, step
+
+
+def train(steps=100):
+    tf.reset_default_graph()
+    rng = np.random.RandomState(0)
+    words = text(5000, rng)
+    centers, contexts, embeddings, loss, step = build()
     norm = tf.sqrt(tf.reduce_sum(tf.square(embeddings), 1, keepdims=True))
     normalized = embeddings / norm
     chosen = tf.placeholder(tf.int32, [None])
@@ -55,7 +60,7 @@ def train(steps=100):
     with tf.Session() as sess:
         sess.run(tf.global_variables_initializer())
         for _ in range(steps):
-            inputs, labels = skip_grams(words, 64, rng)
+            inputs, labels = skip_grams(words, BATCH, rng)
             _, value = sess.run([step, loss], {centers: inputs, contexts: labels})
             losses.append(float(value))
         nearest = np.argsort(-similarity.eval({chosen: [0]})[0])[1:6]

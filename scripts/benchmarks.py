@@ -27,8 +27,9 @@ the same process and minute, because machines differ and drift:
 * native: each kernel that has a loop in C, with it and without it, see `native_benchmarks.py`;
 * ways: what each way of running a node gains, against the same run without it, see `way_benchmarks.py`.
 
-`models`, `training`, `building` and `data` are commands of their own: whole models, steps that train some, how long it
-takes to build graphs, and pipelines of datasets, against other runtimes, see `scripts/bench models --help`.
+`models`, `training`, `programs`, `building` and `data` are commands of their own: whole models, steps that train some,
+steps of the programs in `examples/`, how long it takes to build graphs, and pipelines of datasets, against other
+runtimes, see `scripts/bench models --help`.
 """
 
 from __future__ import annotations
@@ -548,7 +549,7 @@ def print_table(rows: list[Row]) -> None:
 
 
 def main() -> int:
-    if sys.argv[1:2] in (["models"], ["training"]):
+    if sys.argv[1:2] in (["models"], ["training"], ["programs"]):
         from model_benchmarks import main as bench_models
 
         return bench_models(sys.argv[2:], sys.argv[1])

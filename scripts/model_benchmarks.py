@@ -1,4 +1,4 @@
-"""Whole models against other runtimes: `scripts/bench models`, and training steps: `scripts/bench training`.
+"""Whole models against other runtimes: `scripts/bench models`; training steps: `scripts/bench training` and `programs`.
 
 Each model of the zoo (`models.py`) is run by aexec and by whatever of TensorFlow, onnxruntime and OpenVINO can be
 imported, all in this process, taking turns many times; what is printed are medians, and ratios between them, because
@@ -11,7 +11,9 @@ them and aexec's dependencies:
 
     PYTHONPATH=. path/to/python scripts/benchmarks.py models
 
-The models of `training` (`training_models.py`) change in each run: whoever runs one as often has the same loss.
+The models of `training` (`training_models.py`) change in each run: whoever runs one as often has the same loss.  So do
+`programs` (`training_programs.py`), which are run as programs for TensorFlow do it, by `Session.run` of a session that
+blocks.  TensorFlow builds more of them itself where tf_keras and tf_slim can be imported.
 """
 
 from __future__ import annotations
@@ -30,10 +32,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from model_contenders import CONTENDERS, Contender, UnsuitedError, available, versions
+from model_contenders import CONTENDERS, Contender, Contenders, UnsuitedError, available, versions
 from models import Model, zoo
 from process_benchmarks import cold_start, concurrency
 from training_models import training_zoo
+from training_programs import PROGRAM_CONTENDERS, programs
 
 __all__ = ["Measured", "main", "markdown", "measure"]
 
@@ -54,6 +57,28 @@ RATIOS = (
     ("delegate", "onnxruntime"),
     ("delegate", "tensorflow"),
 )
+# The head of the page that each command writes.
+PAGES = {
+    "models": """# Models against other runtimes
+
+Written by `scripts/bench models`: every contender runs the same model with the same weights in one process,
+by turns; times are medians in milliseconds, a ratio below 1 means that aexec is faster.
+""",
+    "training": """# Training steps against TensorFlow
+
+Written by `scripts/bench training`: aexec and TensorFlow run the same graph from the same initial values in one
+process, by turns; times are medians in milliseconds, a ratio below 1 means that aexec is faster.
+""",
+    "programs": """# Programs against TensorFlow
+
+Written by `scripts/bench programs`. Each row is one training step of a program of [examples](../../examples), in the
+sizes that people use: all `Session.run` calls that the program makes for a step, with what they feed. aexec runs the
+program under `aexec.compat.v1`, TensorFlow runs the same source under `tensorflow.compat.v1`; the CRF tagger and the
+translation, for which TensorFlow 2 lacks `tf.contrib`, run as the graph that aexec built. Both run in one process by
+turns, from the same initial values, and the losses of the first step agree. Times are medians in milliseconds, a ratio
+below 1 means that aexec is faster.
+""",
+}
 # Runs before the first that is measured: aexec compiles a plan at its third run, a large one in a thread.
 WARM_UP = 10
 # May be named besides models; see `process_benchmarks.py`.
@@ -87,10 +112,22 @@ class Measured:
         return None
 
 
-async def measure(model: Model, names: Sequence[str], *, threads: int, seconds: float) -> Measured:
-    """Run `model` with the named contenders by turns, each for about `seconds` in all."""
+async def measure(
+    model: Any,
+    names: Sequence[str],
+    *,
+    threads: int,
+    seconds: float,
+    contenders: Contenders | None = None,
+) -> Measured:
+    """Run `model` with the named contenders by turns, each for about `seconds` in all.
+
+    Args:
+        model: a `Model`, or another class with its interface as far as the `contenders` use it.
+        contenders: by default those of `model_contenders.py`.
+    """
     measured = Measured(model.title)
-    runners = await _prepared(model, names, threads, measured)
+    runners = await _prepared(model, names, threads, measured, CONTENDERS if contenders is None else contenders)
     numbers = {name: max(1, round(TURN_SECONDS / await _turn(runner, 3))) for name, runner in runners.items()}
     times: dict[str, list[float]] = {name: [] for name in runners}
     end = time.perf_counter() + (seconds + PAUSE_SECONDS) * len(runners)
@@ -114,18 +151,21 @@ async def _turn(runner: Contender, number: int) -> float:
     return (time.perf_counter() - began) / number
 
 
-async def _prepared(model: Model, names: Sequence[str], threads: int, measured: Measured) -> dict[str, Contender]:
-    """Return the contenders that can run the model, warmed up; note those that cannot, or whose result differs from the
-    first.
+async def _prepared(
+    model: Any, names: Sequence[str], threads: int, measured: Measured, contenders: Contenders
+) -> dict[str, Contender]:
+    """Return the contenders that can run the model, warmed up; note those that cannot, or whose first result differs
+    from that of the first contender.
     """
     runners: dict[str, Contender] = {}
     expected: list[Any] | None = None
     for name in (name for name in names if name not in model.not_for):
-        runner = CONTENDERS[name][0]()
+        runner = contenders[name][0]()
         try:
             await runner.prepare(model, threads)
-            for _ in range(WARM_UP):
-                answer = await runner.run()
+            answer = await runner.run()
+            for _ in range(WARM_UP - 1):
+                await runner.run()
                 await asyncio.sleep(PAUSE_SECONDS / 10)  # plans are compiled meanwhile
         except UnsuitedError:
             continue
@@ -186,24 +226,23 @@ def _medians(rows: Sequence[Measured], ratios: Sequence[tuple[str, str]]) -> dic
     return {pair: statistics.median(r for row in rows if (r := row.ratio(*pair)) is not None) for pair in ratios}
 
 
-def markdown(rows: Sequence[Measured], facts: dict[str, str], remarks: Sequence[str] = ()) -> str:
+def markdown(
+    rows: Sequence[Measured], facts: dict[str, str], remarks: Sequence[str] = (), command: str = "models"
+) -> str:
     """Return the table as a page of the documentation.
 
     Args:
         rows: one per model.
         facts: machine and versions, name → text.
         remarks: figures that are in no row.
+        command: which of the commands measured the rows.
     """
     names, ratios = _columns(rows)
     headings = _headings(names, ratios)
     medians = _medians(rows, ratios)
     last = ["**median**", *("" for _ in names), *(f"**{medians[pair]:.2f}**" for pair in ratios)]
     lines = [
-        "# Models against other runtimes",
-        "",
-        "Written by `scripts/bench models`: every contender runs the same model with the same weights in one process,",
-        "by turns; times are medians in milliseconds, a ratio below 1 means that aexec is faster.",
-        "",
+        PAGES[command],
         *(f"- {name}: {text}" for name, text in facts.items()),
         "",
         f"| {' | '.join(headings)} |",
@@ -257,7 +296,7 @@ def _processor() -> str:
 # The command
 
 
-def parser(command: str) -> argparse.ArgumentParser:
+def parser(command: str, contenders: Contenders) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog=f"scripts/bench {command}", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -267,7 +306,7 @@ def parser(command: str) -> argparse.ArgumentParser:
     made.add_argument(
         "--only",
         metavar="NAMES",
-        help=f"contenders, comma separated, of {', '.join(CONTENDERS)}; default: all there are",
+        help=f"contenders, comma separated, of {', '.join(contenders)}; default: all there are",
     )
     made.add_argument(
         "--threads", type=int, default=os.cpu_count() or 1, help="of each contender (default %(default)s)"
@@ -292,14 +331,16 @@ def _chosen(wanted: Sequence[str], known: Sequence[str], what: str, fail: Callab
 
 
 def main(argv: Sequence[str] | None = None, name: str = "models") -> int:
-    """Run the command `scripts/bench models` or `scripts/bench training`."""
-    command = parser(name)
+    """Run the command `scripts/bench models`, `scripts/bench training` or `scripts/bench programs`."""
+    contenders: Contenders = PROGRAM_CONTENDERS if name == "programs" else CONTENDERS
+    command = parser(name, contenders)
     arguments = command.parse_args(argv)
-    found: Sequence[Any] = {"models": zoo, "training": training_zoo}[name](small=arguments.small)
+    zoos: dict[str, Callable[..., Sequence[Any]]] = {"models": zoo, "training": training_zoo, "programs": programs}
+    found = zoos[name](small=arguments.small)
     models = {model.name: model for model in found}
     # `process_benchmarks.py` measures these.
     others = [COLD_START, CONCURRENCY] if name == "models" else []
-    here = available()
+    here = available(contenders)
     if arguments.list:
         for model in models.values():
             print(f"{model.name:14} {model.title}")
@@ -307,7 +348,7 @@ def main(argv: Sequence[str] | None = None, name: str = "models") -> int:
             print(f"{COLD_START:14} processes that load and run MobileNetV2 once, from the shell to their end")
             print(f"{CONCURRENCY:14} a hundred steps at once, against one after another")
         print(
-            f"\ncontenders here: {', '.join(here)}; not importable: {', '.join(set(CONTENDERS) - set(here)) or 'none'}"
+            f"\ncontenders here: {', '.join(here)}; not importable: {', '.join(set(contenders) - set(here)) or 'none'}"
         )
         return 0
     wanted = _chosen(arguments.models, [*models, *others], "model", command.error)
@@ -331,14 +372,20 @@ def main(argv: Sequence[str] | None = None, name: str = "models") -> int:
                     longest = [model for model in models.values() if model.name.startswith("chain")][-1]
                     remarks.append(f"{longest.title}, {await concurrency(longest)}")
                 else:
-                    measured = await measure(models[name], names, threads=arguments.threads, seconds=arguments.seconds)
+                    measured = await measure(
+                        models[name],
+                        names,
+                        threads=arguments.threads,
+                        seconds=arguments.seconds,
+                        contenders=contenders,
+                    )
                     rows.append(measured)
 
     _run(run_all, arguments.loop)
     print_table(rows, remarks)
     about = facts(arguments.threads, arguments.loop)
     if arguments.markdown:
-        Path(arguments.markdown).write_text(markdown(rows, about, remarks))
+        Path(arguments.markdown).write_text(markdown(rows, about, remarks, command=name))
     if arguments.json:
         figures = [{"model": row.title, "seconds": row.seconds, "notes": row.notes} for row in rows]
         report = about | {"models": figures, "remarks": remarks}

@@ -12,7 +12,7 @@ import importlib.util
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,7 +21,7 @@ from models import Model
 
 import aexec
 
-__all__ = ["CONTENDERS", "Contender", "UnsuitedError", "available", "versions"]
+__all__ = ["CONTENDERS", "Contender", "Contenders", "UnsuitedError", "available", "versions"]
 
 
 class UnsuitedError(Exception):
@@ -31,9 +31,13 @@ class UnsuitedError(Exception):
 class Contender(Protocol):
     """One way to run a model."""
 
-    async def prepare(self, model: Model, threads: int) -> None: ...
+    async def prepare(self, model: Any, threads: int) -> None: ...
     async def run(self) -> list[Any]: ...
     async def close(self) -> None: ...
+
+
+# name → (factory, packages that it needs)
+Contenders = Mapping[str, tuple[Callable[[], Contender], tuple[str, ...]]]
 
 
 class Aexec:
@@ -173,8 +177,7 @@ class OpenVino:
         del self._request
 
 
-# name → (factory, packages that it needs)
-CONTENDERS: dict[str, tuple[Callable[[], Contender], tuple[str, ...]]] = {
+CONTENDERS: Contenders = {
     "aexec": (Aexec, ()),
     "run": (AexecRun, ()),
     "delegate": (AexecDelegate, ("openvino",)),
@@ -185,9 +188,9 @@ CONTENDERS: dict[str, tuple[Callable[[], Contender], tuple[str, ...]]] = {
 }
 
 
-def available() -> list[str]:
+def available(contenders: Contenders = CONTENDERS) -> list[str]:
     """Return the names of the contenders whose packages can be imported."""
-    return [name for name, (_, needs) in CONTENDERS.items() if all(importlib.util.find_spec(n) for n in needs)]
+    return [name for name, (_, needs) in contenders.items() if all(importlib.util.find_spec(n) for n in needs)]
 
 
 def versions() -> dict[str, str]:
