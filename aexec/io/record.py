@@ -12,8 +12,9 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+from aexec import native
 from aexec.framework import errors
 from aexec.framework.memory.memory import available_memory
 from aexec.io.crc32c import masked_crc32c
@@ -134,8 +135,27 @@ class RecordReader:
         self.offset = offset
 
     def __iter__(self) -> Iterator[bytes]:
-        while (record := self.read()) is not None:
+        """The rest of the records.  `offset` may be that of a record further on than the last one given."""
+        size = 0
+        while True:
+            if native.records is not None and size <= _SHORT:
+                yield from self._whole_records(native.records)
+            record = self.read()  # across the end of a piece, or wrong, or the last one
+            if record is None:
+                return
+            size = len(record)
             yield record
+
+    def _whole_records(self, records: Any) -> list[bytes]:
+        """Read a piece of the file, and return the records that are in it as a whole, up to one that is wrong."""
+        with reporting(self.path):
+            piece = self._header + self._source.read(_CHUNK)
+            self._header = b""
+            found: list[bytes]
+            found, used = records.split_records(piece)
+            self._source.unread(piece[used:])
+        self.offset += used
+        return found
 
     def close(self) -> None:
         self._file.close()
@@ -164,7 +184,8 @@ class Plain:
 
     def unread(self, data: bytes) -> None:
         """Give back the last bytes that were read."""
-        self._file.seek(-len(data), os.SEEK_CUR)
+        if data:
+            self._file.seek(-len(data), os.SEEK_CUR)
 
 
 class Inflating:

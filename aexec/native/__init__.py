@@ -1,11 +1,12 @@
-"""Loops in C, for float32 arrays, that NumPy has no word for: it would take several passes, or many small calls.
+"""Loops in C, for which NumPy and protobuf take several passes, or many small calls.
 
-`loops` is the extension module (`loops.c`), or None where the package was installed without a C compiler, or with
-`AEXEC_NATIVE=0` in the environment.  A kernel that has a loop here looks at each call: without the module, or for
-arrays of another type, it does the same with NumPy.  The results agree within their last digits.
+`loops` is the extension module for float32 arrays (`loops.c`), `records` that for bytes of TFRecord files and Example
+messages (`records.c`).  Each is None where the package was installed without a C compiler, or with `AEXEC_NATIVE=0` in
+the environment.  A caller looks at each call: without the module, or for what the module does not take, it does the
+same without.  Results of `loops` agree within their last digits, those of `records` exactly.
 
-A loop checks that the sizes of its arrays agree, raises ValueError if not, and lets go of the interpreter's lock.  It
-runs to its end, so the caller cuts its work into pieces of a millisecond at most.
+A loop over arrays checks that their sizes agree, raises ValueError if not, and lets go of the interpreter's lock; those
+of `records` keep the lock.  All run to their end, so the caller cuts its work into pieces of a millisecond at most.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["are_single", "loops"]
+__all__ = ["are_single", "loops", "records"]
 
-# The revision of `loops.c` that kernels need.
-_REVISION = 2
+# The revisions of the sources in C that callers need.
+_REVISIONS = {"_loops": 2, "_records": 1}
 
 
-def _found() -> ModuleType | None:
+def _found(name: str) -> ModuleType | None:
     if os.environ.get("AEXEC_NATIVE") == "0":
         return None
     with suppress(ImportError):
-        found = importlib.import_module("aexec.native._loops")
-        if getattr(found, "REVISION", None) == _REVISION:
+        found = importlib.import_module(f"aexec.native.{name}")
+        if getattr(found, "REVISION", None) == _REVISIONS[name]:
             return found
         warnings.warn(
             "aexec.native is of another version than aexec, and not used: install aexec again, which compiles it",
@@ -40,7 +41,8 @@ def _found() -> ModuleType | None:
     return None
 
 
-loops = _found()
+loops = _found("_loops")
+records = _found("_records")
 
 _SINGLE = np.dtype(np.float32)
 

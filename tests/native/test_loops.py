@@ -263,13 +263,13 @@ def test_extension_of_another_revision_is_not_used(monkeypatch: pytest.MonkeyPat
     old = ModuleType("aexec.native._loops")
     monkeypatch.setitem(sys.modules, "aexec.native._loops", old)
     with pytest.warns(RuntimeWarning, match="install aexec again"):
-        assert native._found() is None
-    old.REVISION = native._REVISION  # type: ignore[attr-defined]
-    assert native._found() is old
+        assert native._found("_loops") is None
+    old.REVISION = native._REVISIONS["_loops"]  # type: ignore[attr-defined]
+    assert native._found("_loops") is old
     monkeypatch.setenv("AEXEC_NATIVE", "0")
-    assert native._found() is None
+    assert native._found("_loops") is None
 
 
 @needs_loops
 def test_sources_have_the_revision_that_is_needed() -> None:
-    assert native.loops is not None and native.loops.REVISION == native._REVISION
+    assert native.loops is not None and native._REVISIONS["_loops"] == native.loops.REVISION

@@ -19,7 +19,7 @@ from aexec.framework.zeros import zeros_of_type
 from aexec.kernels.datasets.arguments import Made, flag, integer, was_cancelled
 from aexec.kernels.datasets.function_dataset_ops import Call, Mapped, MappedDataset
 from aexec.queues.batching import cut, join, join_ns
-from aexec.resources.datasets.dataset import NOT_YET, Dataset, DatasetIterator, Element, Pass, Turns, dataset_of
+from aexec.resources.datasets.dataset import MANY, NOT_YET, Dataset, DatasetIterator, Element, Pass, Turns, dataset_of
 
 __all__ = ["Batched", "MappedBatches", "PlainJoin", "batch_size_of", "joined_rows", "num_batches"]
 
@@ -137,6 +137,9 @@ class _Rows:
 
     def append(self, row: Element) -> None:
         """Raises ResourceExhaustedError if the session's limit does not allow for the row."""
+        if self._pass.kept is None:
+            self.list.append(row)
+            return
         num_bytes = _ROW_BYTES
         for component in row:
             if type(component) is not np.ndarray:
@@ -150,6 +153,14 @@ class _Rows:
             self._pass.count(self._keeper, self._num_bytes)
             self._counted = self._num_bytes
         self.list.append(row)
+
+    def extend(self, rows: Sequence[Element]) -> None:
+        """As `append`, for each of the rows."""
+        if self._pass.kept is None:
+            self.list += rows
+            return
+        for row in rows:
+            self.append(row)
 
     @property
     def are_full(self) -> bool:
@@ -269,13 +280,17 @@ async def collect(source: DatasetIterator, rows: _Rows, size: int, turns: Turns,
     """Take elements until there are `size` rows; returns True if the source has ended."""
     left = size - len(rows)
     while left:
-        element = source.next_at_once(context)
-        if element is NOT_YET:
-            element = await source.next(context)
-        if element is None:
-            return True
-        rows.append(element)
-        left -= 1
+        if elements := source.many_at_once(context, min(left, MANY)):
+            rows.extend(elements)
+            left -= len(elements)
+        else:
+            element = source.next_at_once(context)
+            if element is NOT_YET:
+                element = await source.next(context)
+            if element is None:
+                return True
+            rows.append(element)
+            left -= 1
         if rows.are_full:
             rows.pack()
         await turns.take()

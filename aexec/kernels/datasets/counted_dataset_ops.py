@@ -64,6 +64,9 @@ class _Repeated(DatasetIterator):
         element = self._iterator.next_at_once(context)
         return NOT_YET if element is None else element  # `next` finds the end again
 
+    def many_at_once(self, context: OpKernelContext, most: int) -> list[Element]:
+        return [] if self._iterator is None or self._is_new else self._iterator.many_at_once(context, most)
+
 
 @kernel("RepeatDataset", cost=0)
 def repeat_dataset(c: OpKernelConstruction) -> Compute:
@@ -105,6 +108,11 @@ class _Taken(DatasetIterator):
         if element is not NOT_YET:
             self._left = 0 if element is None else self._left - 1
         return element
+
+    def many_at_once(self, context: OpKernelContext, most: int) -> list[Element]:
+        elements = self._source.many_at_once(context, most if self._left < 0 else min(most, self._left))
+        self._left -= len(elements)
+        return elements
 
 
 @kernel("TakeDataset", cost=0)

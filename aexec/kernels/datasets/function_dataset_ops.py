@@ -290,6 +290,19 @@ class Interleaved(_OneByOne):
             await self._turns.take()
         return None
 
+    def many_at_once(self, context: OpKernelContext, most: int) -> list[Element]:
+        current = self._datasets[self._position]
+        if current is None:
+            return []
+        is_alone = self._cycle == 1
+        elements = current.many_at_once(context, most if is_alone else min(most, self._block - self._in_block))
+        self._in_block += len(elements)
+        if is_alone:
+            self._in_block %= self._block
+        elif self._in_block == self._block:
+            self._go_on()
+        return elements
+
     async def _open_next(self, context: OpKernelContext) -> None:
         taken = await self.take(context)
         if taken is None:

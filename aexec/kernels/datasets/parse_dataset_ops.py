@@ -18,6 +18,7 @@ from aexec.kernels.datasets.arguments import Made
 from aexec.kernels.datasets.parallel_dataset_ops import Ahead, in_flight
 from aexec.kernels.parsing import example_records as example
 from aexec.kernels.parsing.example_ops import ParsedExamples, parse_ns
+from aexec.kernels.parsing.feature_columns import as_ragged, as_sparse
 from aexec.kernels.ragged.variant_ops import RaggedTensorVariant
 from aexec.resources.datasets.dataset import Element, dataset_of
 
@@ -40,7 +41,12 @@ class _Parser:
         if not len(keys) == len(values) == len(splits):
             raise errors.InvalidArgumentError("len(ragged_keys) must be that of ragged_value_types and its splits")
         self._ragged = list(zip(keys, values, splits, strict=True))
-        names = [*(f.key for f in self._dense), *(key for key, _ in self._sparse), *(key for key, *_ in self._ragged)]
+        self._features = [
+            *((feature.key, feature.dtype) for feature in self._dense),
+            *self._sparse,
+            *((key, dtype) for key, dtype, _ in self._ragged),
+        ]
+        names = [key for key, _ in self._features]
         if len(set(names)) < len(names):
             raise errors.InvalidArgumentError("The keys of features must be different from each other")
         self._order = sorted(range(len(names)), key=names.__getitem__)
@@ -48,13 +54,13 @@ class _Parser:
 
     def parse(self, serialized: Any) -> Element:
         """Raises InvalidArgumentError for what is no example, or lacks a feature."""
-        batch = ParsedExamples(serialized, np.empty(0, object))
+        batch = ParsedExamples(serialized, np.empty(0, object), self._features)
         components = [batch.dense(feature, _allocator(feature.dtype)) for feature in self._dense]
         for key, dtype in self._sparse:
             components.append(np.empty(3, object))
-            components[-1][:] = example.as_sparse(batch.rows(key, dtype), dtype)
+            components[-1][:] = as_sparse(batch.column(key, dtype))
         for key, dtype, splits_type in self._ragged:
-            values, splits = example.as_ragged(batch.rows(key, dtype), dtype, splits_type)
+            values, splits = as_ragged(batch.column(key, dtype), splits_type)
             components.append(boxed(RaggedTensorVariant((splits,), values)))
         return tuple([components[position] for position in self._order])
 

@@ -16,6 +16,7 @@ from aexec.kernels.common.handles import anonymous, delete_by_handle
 from aexec.kernels.datasets.arguments import Made, flag, integer
 from aexec.resources.datasets.dataset import (
     INFINITE,
+    MANY,
     NOT_YET,
     UNKNOWN,
     Dataset,
@@ -90,6 +91,46 @@ class _Shuffled(DatasetIterator):
             self._put(element)
         return self._draw() if self._number == self._size else NOT_YET
 
+    def many_at_once(self, context: OpKernelContext, most: int) -> list[Element]:
+        if len(self._slices) != 1 or self._pass.kept is not None:
+            return []
+        if self._taken_from is None:
+            return self._drawn(most) if not self._epochs else []
+        if self._number != self._size - 1:
+            return []
+        elements = self._taken_from.many_at_once(context, most)
+        if elements:
+            self._replace(elements)
+        return elements
+
+    def _replace(self, elements: list[Element]) -> None:
+        """Put each element into the buffer, which lacks one, and draw one in place of it."""
+        buffer, size, draws, current = self._buffer, self._size, self._words, self._slices[0]
+        first = current[0]
+        empty = (first - 1) % size
+        for index, element in enumerate(elements):
+            buffer[empty] = element
+            chosen = (first + next(draws) % size) % size
+            empty = first % size
+            elements[index] = buffer[chosen]
+            buffer[chosen] = buffer[empty]
+            first += 1
+        del buffer[empty]
+        current[0], current[1] = first, first + size - 1
+
+    def _drawn(self, most: int) -> list[Element]:
+        """Draw up to `most` of the elements that are left."""
+        buffer, size, draws, current = self._buffer, self._size, self._words, self._slices[0]
+        first, end = current
+        elements = []
+        for place in range(first, min(first + most, end)):
+            chosen = (place + next(draws) % (end - place)) % size
+            elements.append(buffer[chosen])
+            buffer[chosen] = buffer[place % size]
+            del buffer[place % size]
+        current[0] += len(elements)
+        return elements
+
     def _draw(self) -> Element:
         """Take an element out of the buffer."""
         size = self._size
@@ -118,6 +159,14 @@ class _Shuffled(DatasetIterator):
             end = self._slices[-1][1] if self._slices else 0
             self._slices.append([end, end])
             self._is_new = True
+        if self._pass.kept is None:
+            many = self._taken_from.many_at_once(context, min(MANY, self._size - self._number))
+            if many:
+                self._is_new = False
+                end = self._slices[-1][1]
+                self._buffer.update((place % self._size, one) for place, one in enumerate(many, end))
+                self._slices[-1][1] += len(many)
+                return True
         element = self._taken_from.next_at_once(context)
         if element is NOT_YET:
             element = await self._taken_from.next(context)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,9 @@ class Listed(DatasetIterator):
 
     def next_at_once(self, context: OpKernelContext) -> Element | NotYet | None:
         return next(self._elements, None)
+
+    def many_at_once(self, context: OpKernelContext, most: int) -> list[Element]:
+        return list(islice(self._elements, most))
 
 
 @kernel("TensorDataset", cost=0)

@@ -2,7 +2,7 @@
 
 A feature is dense (every example has the same number of values, in a given shape), dense of variable length (its first
 dimension is unknown; short ones are padded), sparse, or ragged.
-Next to read: `example_ops.py`.
+Next to read: `feature_columns.py`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
 from typing import Any
-
-import numpy as np
 
 from aexec import proto
 from aexec.framework import dtypes, errors
@@ -29,8 +27,7 @@ __all__ = [
     "KEY_NS",
     "DenseFeature",
     "Features",
-    "as_ragged",
-    "as_sparse",
+    "Values",
     "check_shapes",
     "dense_features",
     "joined",
@@ -201,32 +198,3 @@ def dense_features(
             )
         found.append(feature)
     return found
-
-
-# ---- Batches
-
-
-def as_sparse(rows: Sequence[Values | None], dtype: DType) -> tuple[Any, Any, Any]:
-    """A sparse matrix with a row for each vector; None is an empty one."""
-    sizes = lengths_of(rows)
-    values = joined(rows, dtype)
-    longest = max(sizes, default=0)
-    indices = np.zeros((len(values), 2), np.int64)
-    if longest == 1 and len(values) == len(rows):  # as words mostly are
-        indices[:, 0] = np.arange(len(rows))
-    else:
-        lengths = np.array(sizes, np.int64)
-        starts = lengths.cumsum() - lengths
-        indices[:, 0] = np.repeat(np.arange(len(rows)), lengths)
-        indices[:, 1] = np.arange(len(values)) - np.repeat(starts, lengths)
-    return indices, values, np.array([len(rows), longest], np.int64)
-
-
-def as_ragged(rows: Sequence[Values | None], dtype: DType, splits_type: DType) -> tuple[Any, Any]:
-    """Values and row splits; None is an empty row."""
-    values = joined(rows, dtype)
-    if len(values) > splits_type.max:
-        raise errors.InvalidArgumentError(f"{len(values)} values are too many for row splits of {splits_type}")
-    splits = np.zeros(len(rows) + 1, splits_type.np)
-    np.cumsum(lengths_of(rows), out=splits[1:])
-    return values, splits

@@ -23,6 +23,7 @@ from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.strings import elements_of, string_cost, values_of
 from aexec.kernels.parsing import example_records as example
+from aexec.kernels.parsing.feature_columns import Column, as_ragged, as_sparse
 
 __all__: list[str] = []
 
@@ -92,7 +93,7 @@ class _Example:
 def _sparse_steps(rows: Sequence[list[Any] | None], dtype: DType) -> tuple[Any, Any, Any]:
     """A sparse tensor [examples, steps, values]."""
     steps = [list(row or ()) for row in rows]
-    indices, values, inner = example.as_sparse([vector for row in steps for vector in row], dtype)
+    indices, values, inner = as_sparse(Column.of_rows([vector for row in steps for vector in row], dtype))
     counts = np.array([len(row) for row in steps], np.int64)
     ends = counts.cumsum()
     # A step's number over all examples gives the example and the step in it.
@@ -169,7 +170,7 @@ class _Parser:
         """The outputs for each kind of feature: sparse, dense and ragged ones of the context, then of lists."""
         self.check(keys, defaults)
         context_sparse = [
-            example.as_sparse([e.context(key, dtype) for e in examples], dtype)
+            as_sparse(Column.of_rows([e.context(key, dtype) for e in examples], dtype))
             for key, dtype in zip(keys.context_sparse, self.context_sparse, strict=True)
         ]
         context_dense = [
@@ -177,7 +178,7 @@ class _Parser:
             for i, (key, default) in enumerate(zip(keys.context_dense, defaults, strict=True))
         ]
         context_ragged = [
-            example.as_ragged([e.context(key, values) for e in examples], values, splits)
+            as_ragged(Column.of_rows([e.context(key, values) for e in examples], values), splits)
             for key, (values, splits) in zip(keys.context_ragged, self.context_ragged or (), strict=True)
         ]
         what = "Feature list" if self._is_batch else "Feature List"
@@ -251,7 +252,7 @@ class _Parser:
     def _list_ragged(self, examples: Sequence[_Example], key: str, values: DType, splits: DType) -> tuple[Any, ...]:
         """Return values, row splits of the examples over the steps, and of the steps over the values."""
         rows = [e.steps(key, values, "Feature list") or [] for e in examples]
-        flat, inner = example.as_ragged([vector for row in rows for vector in row], values, splits)
+        flat, inner = as_ragged(Column.of_rows([vector for row in rows for vector in row], values), splits)
         outer = np.zeros(len(rows) + 1, splits.np)
         np.cumsum([len(row) for row in rows], out=outer[1:])
         return flat, outer, inner

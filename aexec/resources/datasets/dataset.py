@@ -33,6 +33,7 @@ from aexec.framework.waiting.loop_budget import SLICE_SECONDS
 
 __all__ = [
     "INFINITE",
+    "MANY",
     "NOT_YET",
     "UNKNOWN",
     "Dataset",
@@ -61,6 +62,10 @@ INFINITE: Final = -1
 """The cardinality of a dataset without end."""
 UNKNOWN: Final = -2
 """The cardinality of a dataset whose elements have to be counted."""
+
+
+MANY: Final = 250
+"""The most elements to ask `DatasetIterator.many_at_once` for, so that the event loop gets its turn."""
 
 
 # Bytes of an iterator, with its entry in its pass.
@@ -123,6 +128,13 @@ class DatasetIterator(ABC):
             OpError: as `next`.
         """
         return NOT_YET
+
+    def many_at_once(self, context: OpKernelContext, most: int) -> list[Element]:
+        """The next elements, as many of the first `most` as are there without waiting and with little work for each.
+
+        Empty if the next one has to be waited for, or is an error, or if there is none: then `next` tells.
+        """
+        return []
 
     def close(self) -> None:  # noqa: B027 (most have nothing to do)
         """Stop what the iterator does in the background, and close its files.  Called once, when the pass is over."""

@@ -1,7 +1,7 @@
 """`FileElements`: elements that worker threads read from files, a piece at a time.
 
-A thread reads a piece when the last one is used up.  Between two pieces the iterator holds no thread.  A step that is
-cancelled does not wait for the piece; the next step gets it.
+A thread reads a piece when the last one is used up; from the third piece on, while the last one is used.  When a piece
+is there the iterator holds no thread.  A step that is cancelled does not wait for the piece; the next step gets it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,19 @@ class FileElements(DatasetIterator):
         piece: the bytes to read at a time.
     """
 
-    __slots__ = ("_at_end", "_file", "_files", "_is_closed", "_lock", "_pass", "_piece", "_reading", "_ready")
+    __slots__ = (
+        "_at_end",
+        "_file",
+        "_files",
+        "_has_errors",
+        "_is_closed",
+        "_lock",
+        "_pass",
+        "_piece",
+        "_pieces",
+        "_reading",
+        "_ready",
+    )
 
     def __init__(self, one: Pass, files: Iterator[OpenFile], piece: int) -> None:
         self._pass = one
@@ -51,7 +63,9 @@ class FileElements(DatasetIterator):
         self._piece = min(piece, _MOST_BYTES)
         self._file: Generator[Outcome, None, None] | None = None
         self._ready: deque[Outcome] = deque()
-        self._reading: asyncio.Future[list[Outcome]] | None = None
+        self._has_errors = False
+        self._pieces = 0
+        self._reading: asyncio.Future[tuple[list[Outcome], int, bool]] | None = None
         self._at_end = False
         # Held while the file is used: by the thread that reads, or by who closes it.
         self._lock = threading.Lock()
@@ -67,29 +81,42 @@ class FileElements(DatasetIterator):
             raise outcome
         return outcome
 
+    def many_at_once(self, context: OpKernelContext, most: int) -> list[Element]:
+        ready = self._ready
+        return [] if self._has_errors else [ready.popleft() for _ in range(min(most, len(ready)))]  # type: ignore[misc]
+
     async def _read_ahead(self, context: OpKernelContext) -> None:
         if self._reading is None:
             self._reading = context.worker_pool.start(self._read)
         await asyncio.wait([self._reading])  # which a cancelled step leaves to the next one
         reading, self._reading = self._reading, None
-        outcomes = reading.result()
+        outcomes, size, self._has_errors = reading.result()
         self._at_end = not outcomes
-        self._pass.count(self, sum(map(_bytes_of, outcomes)))
+        ahead = self._pieces > 0 and not self._at_end
+        self._pass.count(self, size + (self._piece if ahead else 0))
+        self._pieces += 1
         self._ready.extend(outcomes)
+        if ahead:
+            self._reading = context.worker_pool.start(self._read)
 
-    def _read(self) -> list[Outcome]:
-        """Runs in a thread: the next piece; empty at the end."""
+    def _read(self) -> tuple[list[Outcome], int, bool]:
+        """Runs in a thread: the next piece, empty at the end; its bytes; and whether an error is among it."""
         outcomes: list[Outcome] = []
-        size = 0
+        size, has_errors = 0, False
         with self._lock:
             for outcome in giving_way(self._outcomes(), _ELEMENT_NS):
                 outcomes.append(outcome)
-                size += _bytes_of(outcome)
+                if isinstance(outcome, errors.OpError):
+                    has_errors = True
+                    size += _ELEMENT_BYTES
+                else:
+                    for component in outcome:
+                        size += _ELEMENT_BYTES + _size(component)
                 if size >= self._piece or len(outcomes) == _MOST_ELEMENTS or self._is_closed:
                     break
         if self._is_closed:
             self._close_file()
-        return outcomes
+        return outcomes, size, has_errors
 
     def _outcomes(self) -> Iterator[Outcome]:
         while not self._is_closed:
@@ -125,12 +152,6 @@ class FileElements(DatasetIterator):
                     file.close()
             finally:
                 self._lock.release()
-
-
-def _bytes_of(outcome: Any) -> int:
-    if isinstance(outcome, errors.OpError):
-        return _ELEMENT_BYTES
-    return sum([_ELEMENT_BYTES + _size(component) for component in outcome])
 
 
 def _size(component: Any) -> int:

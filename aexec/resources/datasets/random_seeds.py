@@ -9,7 +9,7 @@ from aexec.numerics.philox import Philox
 
 __all__ = ["SeedGenerator", "chosen_seeds", "words"]
 
-_BLOCKS_AT_ONCE = 64
+_BLOCKS_AT_ONCE = 512
 
 
 def words(seed: int, seed2: int) -> Iterator[int]:
