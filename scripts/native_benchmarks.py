@@ -63,10 +63,14 @@ def cases() -> Iterator[tuple[str, Callable[[], object]]]:
         attrs = {"strides": [1, stride, stride, 1], "num_args": 1, "fused_ops": [b"BiasAdd", b"Relu6"]}
         name = f"depthwise 3×3, bias and Relu6, {side}×{side}×{depth}"
         yield name, _call("_FusedDepthwiseConv2dNative", inputs, **attrs, **_CHANNELS_LAST)
-    for images, side, depth, filters, size, stride in ((64, 14, 32, 64, 5, 1), (1, 56, 128, 128, 3, 2)):
+    layers = (64, 14, 32, 64, 5, 1), (1, 56, 128, 128, 3, 2), (64, 14, 32, 64, 5, 1), (16, 28, 64, 64, 3, 1)
+    for number, (images, side, depth, filters, size, stride) in enumerate(layers):
         given = _convolution(images, side, depth, filters, size, stride)
         name = f"{size}×{size}, stride {stride}, {images}×{side}×{side}×{depth} to {filters}"
         sizes = [np.array(given[key].shape, np.int32) for key in ("x", "weights")]
+        if number > 1:
+            name += ", Winograd"
+            given["attrs"]["_winograd"] = True
         yield f"convolution {name}", _call("Conv2D", [given["x"], given["weights"]], **given["attrs"])
         arguments = [given["x"], sizes[1], given["grad"]]
         yield f"gradient of the filter {name}", _call("Conv2DBackpropFilter", arguments, **given["attrs"])

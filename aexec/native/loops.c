@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define REVISION 2
+#define REVISION 3
 
 /* Windows over an image: its size, their size, the distance between their taps, their distance, their number, and the
  * padding before the image. */
@@ -34,6 +34,18 @@ enum {
     /* A tile may read beyond the last of its rows. */
     WINDOW_SCRATCH = (WINDOW_PIXELS + MOST_TILE) * WINDOW_TAPS + WINDOW_TAPS * 2 * MOST_LANES,
 };
+
+/* Rows of tiles of 4 × 4 pixels: [row, row + rows) of all images' rows, `down` for each image and `across` tiles wide;
+ * sizes of the images [height, width, channels], of the output [high, wide, filters], and the padding before them.  A
+ * tile has sums × sums sums, 6 for kernels of 3 rows, 8 for those of 5; `count` is the number of tiles. */
+struct tiles {
+    Py_ssize_t height, width, channels, high, wide, filters, before_y, before_x, sums, row, rows, down, across, count;
+};
+
+/* The numbers of a line of sums: as many as there are channels, up to a multiple of the longest register's. */
+static inline Py_ssize_t whole_line(Py_ssize_t channels) {
+    return (channels + MOST_LANES - 1) / MOST_LANES * MOST_LANES;
+}
 
 #define NAME(name) name##_plain
 #define TARGET
@@ -75,7 +87,7 @@ enum {
 /* The loops that are used. */
 #define EACH_LOOP(DO)                                                                                                 \
     DO(erfs) DO(gelu) DO(finish) DO(depthwise) DO(convolve)\
-    DO(filter_gradient) DO(max_pool) DO(max_pool_grad) DO(cross_entropy)                        \
+    DO(filter_gradient) DO(winograd) DO(winograd_gradient) DO(max_pool) DO(max_pool_grad) DO(cross_entropy)                        \
     DO(sparse_cross_entropy) DO(add_rows) DO(gradient_descent) DO(momentum) DO(adam) DO(rms_prop) DO(adagrad)\
     DO(lstm) DO(gru)
 #define DECLARE(name) static __typeof__(name##_plain) *name;
@@ -277,6 +289,83 @@ static PyObject *convolution(PyObject *args, int gradient) {
 static PyObject *py_convolve(PyObject *module, PyObject *args) { return convolution(args, 0); }
 
 static PyObject *py_filter_gradient(PyObject *module, PyObject *args) { return convolution(args, 1); }
+
+/* Reads the sizes of `images` images and their tiles; 0 with an exception if they make no sense. */
+static int tiles_of(PyObject *tuple, struct tiles *t, Py_ssize_t *images, Py_ssize_t row, Py_ssize_t rows) {
+    if (!PyArg_ParseTuple(tuple, "nnnnnnnnnn", images, &t->height, &t->width, &t->channels, &t->high, &t->wide,
+                          &t->filters, &t->before_y, &t->before_x, &t->sums)) {
+        return 0;
+    }
+    const Py_ssize_t sizes[] = {*images, t->height, t->width, t->channels, t->high, t->wide, t->filters};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i] < 1 || sizes[i] > INT32_MAX / 4) {
+            PyErr_SetString(PyExc_ValueError, "sizes of images are from 1 to 2**29 - 1");
+            return 0;
+        }
+    }
+    t->down = (t->high + 3) / 4, t->across = (t->wide + 3) / 4, t->row = row, t->rows = rows;
+    const Py_ssize_t all = times(*images, t->down);
+    if ((t->sums != 6 && t->sums != 8) || t->before_y < 0 || t->before_y >= t->sums || t->before_x < 0 ||
+        t->before_x >= t->sums || row < 0 || rows < 1 || all < 0 || row > all || rows > all - row) {
+        PyErr_SetString(PyExc_ValueError, "kernels of 3 or 5 rows, less padding than these, and rows of tiles");
+        return 0;
+    }
+    t->count = times(rows, t->across);
+    return 1;
+}
+
+/* The numbers of scratch that rows of tiles need. */
+static Py_ssize_t tiles_scratch(const struct tiles *t) {
+    const Py_ssize_t lines = whole_line(t->channels) + whole_line(t->filters);
+    const Py_ssize_t longest = t->count > t->channels ? t->count : t->channels;
+    const Py_ssize_t sums = times(t->sums * t->sums, times(t->count, lines)), panel = times(longest, 2 * MOST_LANES);
+    /* Gaps, and what a tile of a product may read beyond its rows. */
+    const Py_ssize_t more = 2 * 16 * t->sums * t->sums + MOST_TILE * lines;
+    return sums < 0 || panel < 0 ? -1 : sums + panel + more;
+}
+
+/* winograd and winograd_gradient: the third array is written. */
+static PyObject *in_tiles(PyObject *args, int gradient) {
+    PyObject *x, *second, *third, *more, *first_matrix, *second_matrix, *tuple;
+    Py_ssize_t images, row, rows;
+    struct tiles t;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOOOOOOnn", &x, &second, &third, &more, &first_matrix, &second_matrix, &tuple, &row,
+                          &rows) ||
+        !tiles_of(tuple, &t, &images, row, rows)) {
+        return NULL;
+    }
+    const Py_ssize_t kernel = times(times(t.channels, t.filters), t.sums * t.sums);
+    const Py_ssize_t pixels = times(times(images, times(t.high, t.wide)), t.filters);
+    const float *image = FLOATS(x, times(times(images, times(t.height, t.width)), t.channels));
+    const float *by = image == NULL ? NULL : FLOATS(second, gradient ? pixels : kernel);
+    float *to = by == NULL ? NULL : OUTPUT(third, gradient ? kernel : pixels);
+    float *scratch = to == NULL ? NULL : OUTPUT(more, tiles_scratch(&t));
+    const float *input = scratch == NULL ? NULL : FLOATS(first_matrix, t.sums * t.sums);
+    const float *other = input == NULL ? NULL : FLOATS(second_matrix, 4 * t.sums);
+    if (other == NULL) {
+        REFUSE;
+    }
+    if (gradient) {
+        COMPUTE(winograd_gradient(image, by, to, scratch, input, other, &t));
+    }
+    COMPUTE(winograd(image, by, to, scratch, input, other, &t));
+}
+
+static PyObject *py_winograd(PyObject *module, PyObject *args) { return in_tiles(args, 0); }
+
+static PyObject *py_winograd_gradient(PyObject *module, PyObject *args) { return in_tiles(args, 1); }
+
+/* winograd_scratch(sizes, rows): the numbers of scratch for so many rows of tiles. */
+static PyObject *py_winograd_scratch(PyObject *module, PyObject *args) {
+    PyObject *tuple;
+    Py_ssize_t images, rows;
+    struct tiles t;
+    if (!PyArg_ParseTuple(args, "On", &tuple, &rows) || !tiles_of(tuple, &t, &images, 0, rows)) {
+        return NULL;
+    }
+    return PyLong_FromSsize_t(tiles_scratch(&t));
+}
 
 static PyObject *py_max_pool(PyObject *module, PyObject *args) {
     PyObject *x, *out, *tuple;
@@ -522,6 +611,11 @@ static PyMethodDef functions[] = {
              "convolve(x, weights, out, scratch, windows, channels, filters, row, rows): one image"),
     FUNCTION(filter_gradient, METH_VARARGS,
              "filter_gradient(x, grad, out, scratch, windows, channels, filters, row, rows): adds to out, one image"),
+    FUNCTION(winograd, METH_VARARGS,
+             "winograd(x, turned kernel, out, scratch, input, back, sizes, row, rows): rows of tiles"),
+    FUNCTION(winograd_gradient, METH_VARARGS,
+             "winograd_gradient(x, grad, sums, scratch, input, spread, sizes, row, rows): adds to sums"),
+    FUNCTION(winograd_scratch, METH_VARARGS, "winograd_scratch(sizes, rows): numbers of scratch"),
     FUNCTION(max_pool, METH_VARARGS, "max_pool(x, out, windows, channels, row, rows): one image"),
     FUNCTION(max_pool_grad, METH_VARARGS, "max_pool_grad(x, grad, out, windows, channels, row, rows): one image"),
     FUNCTION(cross_entropy, METH_VARARGS, "cross_entropy(logits, labels, losses, grads, rows, classes)"),

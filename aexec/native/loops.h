@@ -317,6 +317,191 @@ static TARGET void NAME(filter_gradient)(const float *restrict x, const float *r
     }
 }
 
+/* ---------------------------------------------------------------- Winograd: kernels/nn/winograd_tiles.py */
+
+/* Each tile of 4 × 4 pixels needs SUMS × SUMS inputs of each channel, SUMS = 3 + rows of the kernel.  They, and the
+ * kernel, become as many sums each; the products of these, added up over channels, are sums of the tile's pixels. */
+enum { NAME(TILE_SIDE) = 4, NAME(MOST_SUMS) = 8 };
+
+/* The distance of a matrix from the next in the scratch: they would be in the same lines of the cache without a gap. */
+static inline Py_ssize_t NAME(plane)(const struct tiles *t, Py_ssize_t channels) {
+    return t->count * whole_line(channels) + 16;
+}
+
+/* to[r * to_along + l * to_across] = sum over c of matrix[r, c] * from[c * along + l * across], for each of `lines`. */
+static inline __attribute__((always_inline)) TARGET void NAME(turn)(const vector *from, const int along,
+                                                                    const int across, vector *to, const int to_along,
+                                                                    const int to_across, const float *matrix,
+                                                                    const int rows, const int columns,
+                                                                    const int lines) {
+    for (int l = 0; l < lines; l++) {
+        vector line[NAME(MOST_SUMS)];
+#pragma GCC unroll 8
+        for (int c = 0; c < columns; c++) {
+            line[c] = from[c * along + l * across];
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++) {
+            vector sum = matrix[r * columns] * line[0];
+#pragma GCC unroll 8
+            for (int c = 1; c < columns; c++) {
+                sum += matrix[r * columns + c] * line[c];
+            }
+            to[r * to_along + l * to_across] = sum;
+        }
+    }
+}
+
+/* Reads a patch of `side` × `side` pixels, which begins at row `top` and column `left` of an image [height, width,
+ * channels], `here` channels from c on; zeros outside of the image. */
+static inline __attribute__((always_inline)) TARGET void NAME(read_patch)(const float *restrict x, vector *patch,
+                                                                          Py_ssize_t height, Py_ssize_t width,
+                                                                          Py_ssize_t channels, Py_ssize_t top,
+                                                                          Py_ssize_t left, Py_ssize_t c,
+                                                                          Py_ssize_t here, const int side) {
+    for (int i = 0; i < side; i++) {
+        for (int j = 0; j < side; j++) {
+            const Py_ssize_t y = top + i, z = left + j;
+            vector numbers = {0};
+            if (y >= 0 && y < height && z >= 0 && z < width) {
+                const float *at = x + (y * width + z) * channels + c;
+                if (here == LANES) {
+                    numbers = LOAD(at);
+                } else {
+                    memcpy(&numbers, at, here * sizeof(float));
+                }
+            }
+            patch[i * side + j] = numbers;
+        }
+    }
+}
+
+/* The sums of patches of images [n, height, width, channels], written to sums [side², tiles, channels]: patches of
+ * `read` × `read` pixels that begin 4 pixels apart, `before` the image, times `matrix` [sums, read] on both sides. */
+static inline __attribute__((always_inline)) TARGET void NAME(turn_patches)(
+    const float *restrict x, float *restrict to, const float *matrix, const struct tiles *t, Py_ssize_t height,
+    Py_ssize_t width, Py_ssize_t channels, Py_ssize_t before_y, Py_ssize_t before_x, const int read, const int sums) {
+    const Py_ssize_t line = whole_line(channels), plane = NAME(plane)(t, channels);
+    for (Py_ssize_t r = 0, tile = 0; r < t->rows; r++) {
+        const Py_ssize_t image = (t->row + r) / t->down, top = (t->row + r) % t->down * NAME(TILE_SIDE) - before_y;
+        const float *from = x + image * height * width * channels;
+        for (Py_ssize_t q = 0; q < t->across; q++, tile++) {
+            for (Py_ssize_t c = 0; c < channels; c += LANES) {
+                vector patch[NAME(MOST_SUMS) * NAME(MOST_SUMS)], half[NAME(MOST_SUMS) * NAME(MOST_SUMS)];
+                const Py_ssize_t here = channels - c < LANES ? channels - c : LANES;
+                NAME(read_patch)(from, patch, height, width, channels, top, q * NAME(TILE_SIDE) - before_x, c, here,
+                                 read);
+                NAME(turn)(patch, read, 1, half, read, 1, matrix, sums, read, read);
+                NAME(turn)(half, 1, read, patch, 1, sums, matrix, sums, read, sums);
+                float *place = to + tile * line + c;
+                for (int p = 0; p < sums * sums; p++) {
+                    STORE(place + p * plane) = patch[p];
+                }
+            }
+        }
+    }
+}
+
+/* The pixels of tiles from sums [side², tiles, filters], written to out [n, high, wide, filters]. */
+static inline __attribute__((always_inline)) TARGET void NAME(turn_back)(const float *restrict from,
+                                                                         float *restrict out, const float *matrix,
+                                                                         const struct tiles *t, const int sums) {
+    enum { SIDE = NAME(TILE_SIDE) };
+    const Py_ssize_t line = whole_line(t->filters), plane = NAME(plane)(t, t->filters);
+    for (Py_ssize_t r = 0, tile = 0; r < t->rows; r++) {
+        const Py_ssize_t image = (t->row + r) / t->down, top = (t->row + r) % t->down * SIDE;
+        const Py_ssize_t high = t->high - top < SIDE ? t->high - top : SIDE;
+        for (Py_ssize_t q = 0; q < t->across; q++, tile++) {
+            const Py_ssize_t wide = t->wide - q * SIDE < SIDE ? t->wide - q * SIDE : SIDE;
+            float *corner = out + ((image * t->high + top) * t->wide + q * SIDE) * t->filters;
+            for (Py_ssize_t f = 0; f < t->filters; f += LANES) {
+                vector numbers[NAME(MOST_SUMS) * NAME(MOST_SUMS)], half[SIDE * NAME(MOST_SUMS)];
+                const Py_ssize_t here = t->filters - f < LANES ? t->filters - f : LANES;
+                const float *place = from + tile * line + f;
+                for (int p = 0; p < sums * sums; p++) {
+                    numbers[p] = LOAD(place + p * plane);
+                }
+                NAME(turn)(numbers, sums, 1, half, sums, 1, matrix, SIDE, sums, sums);
+                NAME(turn)(half, 1, sums, numbers, 1, SIDE, matrix, SIDE, sums, SIDE);
+                for (Py_ssize_t i = 0; i < high; i++) {
+                    for (Py_ssize_t j = 0; j < wide; j++) {
+                        float *to = corner + (i * t->wide + j) * t->filters + f;
+                        if (here == LANES) {
+                            STORE(to) = numbers[i * SIDE + j];
+                        } else {
+                            memcpy(to, &numbers[i * SIDE + j], here * sizeof(float));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/* Rows of tiles of the convolution of images x with a kernel that is turned already, [sums², channels, filters]. */
+static inline __attribute__((always_inline)) TARGET void NAME(convolve_tiles)(
+    const float *restrict x, const float *restrict kernel, float *restrict out, float *restrict scratch,
+    const float *input, const float *back, const struct tiles *t, const int sums) {
+    const Py_ssize_t line = whole_line(t->channels), plane = NAME(plane)(t, t->channels);
+    const Py_ssize_t to_line = whole_line(t->filters), to_plane = NAME(plane)(t, t->filters);
+    float *products = scratch + sums * sums * plane, *panel = products + sums * sums * to_plane;
+    NAME(turn_patches)(x, scratch, input, t, t->height, t->width, t->channels, t->before_y, t->before_x, sums, sums);
+    for (int p = 0; p < sums * sums; p++, kernel += t->channels * t->filters) {
+        for (Py_ssize_t n = 0; n < t->filters; n += NAME(WIDE)) {
+            const Py_ssize_t columns = to_line - n < NAME(WIDE) ? to_line - n : NAME(WIDE);
+            NAME(copy_panel)(kernel, panel, t->channels, t->filters, n);
+            for (Py_ssize_t r = 0; r < t->count; r += TILE) {
+                NAME(add_tile)(scratch + p * plane + r * line, line, 1, panel, t->channels,
+                               products + p * to_plane + r * to_line + n, to_line,
+                               t->count - r < TILE ? t->count - r : TILE, columns, 1);
+            }
+        }
+    }
+    NAME(turn_back)(products, out, back, t, sums);
+}
+
+/* Adds the products for the gradient of the kernel to `out` [sums², channels, filters]; grad is [n, high, wide,
+ * filters], and `spread` [sums, 4] the transpose of `back`. */
+static inline __attribute__((always_inline)) TARGET void NAME(add_tiles_gradient)(
+    const float *restrict x, const float *restrict grad, float *restrict out, float *restrict scratch,
+    const float *input, const float *spread, const struct tiles *t, const int sums) {
+    const Py_ssize_t line = whole_line(t->channels), plane = NAME(plane)(t, t->channels);
+    const Py_ssize_t of_line = whole_line(t->filters), of_plane = NAME(plane)(t, t->filters);
+    float *slopes = scratch + sums * sums * plane, *panel = slopes + sums * sums * of_plane;
+    NAME(turn_patches)(x, scratch, input, t, t->height, t->width, t->channels, t->before_y, t->before_x, sums, sums);
+    NAME(turn_patches)(grad, slopes, spread, t, t->high, t->wide, t->filters, 0, 0, NAME(TILE_SIDE), sums);
+    for (int p = 0; p < sums * sums; p++, out += t->channels * t->filters) {
+        for (Py_ssize_t n = 0; n < t->filters; n += NAME(WIDE)) {
+            const Py_ssize_t columns = t->filters - n < NAME(WIDE) ? t->filters - n : NAME(WIDE);
+            NAME(copy_panel)(slopes + p * of_plane, panel, t->count, of_line, n);
+            for (Py_ssize_t k = 0; k < t->channels; k += TILE) {
+                NAME(add_tile)(scratch + p * plane + k, 1, line, panel, t->count, out + k * t->filters + n, t->filters,
+                               t->channels - k < TILE ? t->channels - k : TILE, columns, 0);
+            }
+        }
+    }
+}
+
+static TARGET void NAME(winograd)(const float *restrict x, const float *restrict kernel, float *restrict out,
+                                  float *restrict scratch, const float *input, const float *back,
+                                  const struct tiles *t) {
+    if (t->sums == 8) {
+        NAME(convolve_tiles)(x, kernel, out, scratch, input, back, t, 8);
+    } else {
+        NAME(convolve_tiles)(x, kernel, out, scratch, input, back, t, 6);
+    }
+}
+
+static TARGET void NAME(winograd_gradient)(const float *restrict x, const float *restrict grad, float *restrict out,
+                                           float *restrict scratch, const float *input, const float *spread,
+                                           const struct tiles *t) {
+    if (t->sums == 8) {
+        NAME(add_tiles_gradient)(x, grad, out, scratch, input, spread, t, 8);
+    } else {
+        NAME(add_tiles_gradient)(x, grad, out, scratch, input, spread, t, 6);
+    }
+}
+
 #undef DECLARE_ROW
 #undef READ_ROW
 #undef ADD_ROW

@@ -176,12 +176,17 @@ def test_update_of_an_array_that_is_no_row_of_memory_takes_the_formula() -> None
 # One call of each loop, with the sizes that it needs: windows over 4 x 5 pixels of 3 channels, 2 x 2 taps, stride 1.
 WINDOWS = (4, 5, 2, 2, 1, 1, 1, 1, 4, 0, 0)
 SCRATCH = ("f", getattr(native.loops, "WINDOW_SCRATCH", 0))
+# Two images of 5 x 6 pixels and 3 channels, to 5 filters; each has two rows of two tiles.
+TILES = (2, 5, 6, 3, 5, 6, 5, 1, 1, 6)
+TILES_SCRATCH = ("f", native.loops.winograd_scratch(TILES, 3) if native.loops else 0)
 CALLS: dict[str, tuple[Any, ...]] = {
     "erfs": (("f", 6), ("f", 6)),
     "finish": (("f", 6), ("f", 3), ("f", 6), 2, 3, 0.0, 6.0),
     "depthwise": (("f", 60), ("f", 12), ("f", 36), WINDOWS, 3, 0, 3),
     "convolve": (("f", 60), ("f", 60), ("f", 60), SCRATCH, WINDOWS, 3, 5, 0, 3),
     "filter_gradient": (("f", 60), ("f", 60), ("f", 60), SCRATCH, WINDOWS, 3, 5, 0, 3),
+    "winograd": (("f", 180), ("f", 540), ("f", 300), TILES_SCRATCH, ("f", 36), ("f", 24), TILES, 1, 3),
+    "winograd_gradient": (("f", 180), ("f", 300), ("f", 540), TILES_SCRATCH, ("f", 36), ("f", 24), TILES, 1, 3),
     "max_pool": (("f", 60), ("f", 36), WINDOWS, 3, 0, 3),
     "max_pool_grad": (("f", 60), ("f", 36), ("f", 60), WINDOWS, 3, 0, 3),
     "cross_entropy": (("f", 6), ("f", 6), ("f", 2), ("f", 6), 2, 3),
@@ -231,7 +236,7 @@ def test_lstm_refuses_gates_that_are_not_there(order: tuple[int, ...]) -> None:
 @needs_loops
 def test_loops_have_all_a_call_in_these_tests() -> None:
     loops = {name for name in dir(native.loops) if callable(getattr(native.loops, name)) and name[0] != "_"}
-    assert loops == {*CALLS, "gelu"}
+    assert loops == {*CALLS, "gelu", "winograd_scratch"}
 
 
 @needs_loops
@@ -245,6 +250,17 @@ def test_windows_beyond_the_image_are_refused_or_stay_inside(at: int, value: int
     except ValueError:
         return
     assert set(out.tolist()) <= {0.0, float(np.finfo(np.float32).min)}
+
+
+@needs_loops
+@pytest.mark.parametrize("at", range(len(TILES) + 2))
+@pytest.mark.parametrize("value", [-(2**62), -1, 2**29, 2**31, 2**62])
+def test_tiles_beyond_the_images_are_refused(at: int, value: int) -> None:
+    *arrays, sizes, row, rows = made(CALLS["winograd"])
+    numbers = [*sizes, row, rows]
+    numbers[at] = value
+    with pytest.raises(ValueError):
+        native.loops.winograd(*arrays, tuple(numbers[: len(TILES)]), *numbers[len(TILES) :])  # type: ignore[union-attr]
 
 
 @needs_loops

@@ -1,7 +1,8 @@
 """Convolution kernels: Conv2D, its gradients, and their checks.
 
 As in TensorFlow, the CPU kernels take channels-last tensors only.  The arithmetic is
-in `convolution.py`, `winograd.py` and `winograd_rows.py`; half precision and bfloat16 are computed in float32.
+in `convolution.py`, `winograd.py`, `winograd_rows.py` and `winograd_tiles.py`; half
+precision and bfloat16 are computed in float32.
 Next to read: `depthwise_conv_ops.py`, `pooling_ops.py`.
 """
 
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from aexec import native
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, of_shapes
@@ -21,7 +23,7 @@ from aexec.framework.shape import MAX_RANK, shape_text
 from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue
 from aexec.kernels.common.fusions import Fusion
-from aexec.kernels.nn import convolution, winograd, winograd_rows
+from aexec.kernels.nn import convolution, winograd, winograd_rows, winograd_tiles
 from aexec.kernels.nn.convolution_geometry import Geometry
 
 __all__ = [
@@ -151,27 +153,27 @@ class _Conv2D:
 class _FewerProducts:
     """Decides how a convolution and its gradients use fewer products, if the node is marked for it.
 
-    It uses `winograd` if the kernel is constant, else `winograd_rows`.
+    It uses `winograd` if the kernel is constant, else `winograd_tiles` or `winograd_rows`.
     """
 
     def __init__(self, c: OpKernelConstruction) -> None:
         self._wanted = bool(c.attrs.get("_winograd")) and c.xp is np and c.output_types[0] is dtypes.float32
-        # The last geometry, and the result for it.
-        self._by_rows: tuple[Geometry | None, bool] = (None, False)
+        # The last geometry, the loops that there were, and the result for them.
+        self._way: tuple[Geometry | None, Any, Any] = (None, None, None)
         # The last geometry, whether Winograd pays off for it, and whether in panels; the last kernel, and its
         # transform.
         self._known: tuple[Geometry | None, bool, bool] = (None, False, False)
         self._kept: tuple[Any, bool, Any] = (None, False, None)
 
-    def by_rows(self, geometry: Geometry) -> bool:
-        """True if `winograd_rows` is to be called."""
+    def way(self, geometry: Geometry) -> Any:
+        """The module that is to be called for a kernel that changes; None if neither is."""
         if not self._wanted:
-            return False
-        seen, pays = self._by_rows
-        if seen is not geometry:
-            pays = winograd_rows.pays(geometry)
-            self._by_rows = (geometry, pays)
-        return pays
+            return None
+        seen, loops, way = self._way
+        if seen is not geometry or loops is not native.loops:
+            way = next((module for module in (winograd_tiles, winograd_rows) if module.pays(geometry)), None)
+            self._way = (geometry, native.loops, way)
+        return way
 
     def kernel(self, weights: Any, geometry: Geometry) -> Any:
         """The kernel as `winograd.forward` takes it; None if that is not to be called."""
@@ -224,8 +226,9 @@ def conv_2d_then(c: OpKernelConstruction, fusion: Fusion | None) -> Compute:
         def make(epilogue: Epilogue | None = None) -> Any:
             if turned is not None:
                 return winograd.forward(x, turned, geometry, epilogue)
-            if fewer.by_rows(geometry):
-                return winograd_rows.forward(x, weights, geometry, epilogue)
+            way = fewer.way(geometry)
+            if way is not None:
+                return way.forward(x, weights, geometry, epilogue)
             return convolution.forward(xp, x, weights, geometry, epilogue)
 
         out = make() if fusion is None else fusion.of(geometry.output_shape, args, make)
@@ -313,8 +316,9 @@ def conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:
             shape = [grad.shape[0], *shape, weights.shape[2]]
         geometry = _check_gradient(conv, label, shape, weights.shape, grad)
         mirrored = geometry.mirrored
-        if mirrored is not None and fewer.by_rows(mirrored):
-            return winograd_rows.forward(grad, convolution.turned_around(weights), mirrored)
+        way = None if mirrored is None else fewer.way(mirrored)
+        if way is not None:
+            return way.forward(grad, convolution.turned_around(weights), mirrored)
         announce_wider_convolution(inner, result, shape, weights, grad)
         out = convolution.backprop_input(
             xp, weights.astype(inner, copy=False), grad.astype(inner, copy=False), geometry
@@ -332,8 +336,9 @@ def conv_2d_backprop_filter(c: OpKernelConstruction) -> Compute:
     def compute(x: Any, filter_sizes: Any, grad: Any) -> Any:
         shape = _sizes_vector(filter_sizes, f"{label}: filter_sizes")
         geometry = _check_gradient(conv, label, x.shape, shape, grad)
-        if fewer.by_rows(geometry):
-            return winograd_rows.backprop_filter(x, grad, geometry)
+        way = fewer.way(geometry)
+        if way is not None:
+            return way.backprop_filter(x, grad, geometry)
         announce_wider_convolution(inner, result, shape, x, grad)
         out = convolution.backprop_filter(xp, x.astype(inner, copy=False), grad.astype(inner, copy=False), geometry)
         return out.astype(result, copy=False)

@@ -10,7 +10,7 @@ infinity or a NaN in the input spreads to all four outputs that use it.  All thr
 computed this way: the input's gradient is a convolution of the output's gradient (`Geometry.mirrored`); for the
 filter's gradient, the sums of inputs are multiplied by those of the output's gradient. The graph pass `winograd` marks
 nodes for it.  Next to read: `convolution.py`, which computes all other convolutions; `winograd.py`, for constant
-kernels.
+kernels; `winograd_tiles.py`, in C.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.scratch import scratch
 from aexec.kernels.nn.convolution_geometry import Geometry
 
-__all__ = ["backprop_filter", "forward", "pays"]
+__all__ = ["TILE", "Turns", "backprop_filter", "forward", "pays", "turns"]
 
-# Outputs that are computed together.
-_TILE = 4
+# Outputs side by side that are computed together.
+TILE = 4
 # The points, besides infinity, at which the polynomials of inputs and kernel are multiplied, by columns of the kernel.
 # Among small dyadic numbers, these give the smallest errors.
 _POINTS = {3: (0.0, 0.75, -0.75, 1.5, -1.5), 5: (0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5)}
@@ -49,7 +49,7 @@ _SUMS, _SUMS_BYTES = 8, 1 << 25
 _MOST_SUM = 1 << 24
 
 
-class _Turns(NamedTuple):
+class Turns(NamedTuple):
     """The matrices of F(4, k): outputs = `back` · ((`kernel` · columns of the kernel) × (`input` · inputs))."""
 
     input: Any
@@ -58,13 +58,13 @@ class _Turns(NamedTuple):
 
 
 @cache
-def _turns(columns: int) -> _Turns:
+def turns(columns: int) -> Turns:
     """The transforms of Toom and Cook: the transposed multiplication of two polynomials by their values at some
     points.
     """
     points = np.array(_POINTS[columns])
     sums = len(points) + 1
-    assert sums == _TILE + columns - 1
+    assert sums == TILE + columns - 1
 
     def powers(count: int) -> Any:
         at_infinity = np.eye(count)[-1:]
@@ -75,8 +75,8 @@ def _turns(columns: int) -> _Turns:
     scale = np.append(others.prod(axis=1), 1)[:, None]
     # With this scale the factors of inputs are exact.
     turned = np.linalg.inv(powers(sums)).T * scale
-    matrices = (turned, powers(columns) / scale, powers(_TILE).T)
-    return _Turns(*(np.ascontiguousarray(matrix, np.float32) for matrix in matrices))
+    matrices = (turned, powers(columns) / scale, powers(TILE).T)
+    return Turns(*(np.ascontiguousarray(matrix, np.float32) for matrix in matrices))
 
 
 class _Part(NamedTuple):
@@ -101,17 +101,17 @@ def pays(geometry: Geometry) -> bool:
     depth, filters = geometry.filter_shape[2:]
     if depth < _LEAST_CHANNELS[wide.size] or filters < _LEAST_FILTERS or _sum_bytes(geometry) > _MOST_SUM:
         return False
-    if _tiles(geometry) * _TILE > (1 + _WASTE) * wide.count:
+    if _tiles(geometry) * TILE > (1 + _WASTE) * wide.count:
         return False
     return prod(geometry.output_shape[:3]) * prod(geometry.filter_shape) >= _LEAST_STEPS
 
 
 def forward(x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue | None = None) -> Any:
     """Return the convolution of a float32 array with a kernel [k, k, c, f]; `epilogue` is applied to it, in place."""
-    turns, tiles = _turns(geometry.spec[1].size), _tiles(geometry)
+    of, tiles = turns(geometry.spec[1].size), _tiles(geometry)
     high, wide, filters = geometry.output_shape[1:]
     # [sums, rows of the kernel × c, f]
-    turned = np.tensordot(turns.kernel, kernel, (1, 1)).reshape(len(turns.kernel), -1, filters)
+    turned = np.tensordot(of.kernel, kernel, (1, 1)).reshape(len(of.kernel), -1, filters)
     out = np.empty(geometry.output_shape, x.dtype)
     parts = _parts(geometry)
 
@@ -121,11 +121,11 @@ def forward(x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue | None =
         windows = _windows(x, geometry, part)
         products = scratch.empty(np, "winograd products", (*windows.shape[:2], filters), x.dtype)
         np.matmul(windows, turned, out=products)
-        shape = (_TILE, len(target), tiles, target.shape[1], filters)
+        shape = (TILE, len(target), tiles, target.shape[1], filters)
         outputs = scratch.empty(np, "winograd outputs", shape, x.dtype)
-        np.matmul(turns.back, products.reshape(len(products), -1), out=outputs.reshape(_TILE, -1))
-        for at in range(_TILE):
-            place = target[:, :, at::_TILE]
+        np.matmul(of.back, products.reshape(len(products), -1), out=outputs.reshape(TILE, -1))
+        for at in range(TILE):
+            place = target[:, :, at::TILE]
             place[...] = outputs[at, :, : place.shape[2]].swapaxes(1, 2)
         apply_in_blocks(target, epilogue, (part.images.start * high + part.rows.start) * wide)
 
@@ -135,12 +135,12 @@ def forward(x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue | None =
 
 def backprop_filter(x: Any, grad: Any, geometry: Geometry) -> Any:
     """Return the gradient for the filter, from the input and the output's gradient, both float32."""
-    turns = _turns(geometry.spec[1].size)
+    of = turns(geometry.spec[1].size)
     size, depth, filters = geometry.filter_shape[1:]
     parts = _parts(geometry)
     count = max(1, min(_SUMS, len(parts), _SUMS_BYTES // _sum_bytes(geometry)))
     bounds = [len(parts) * i // count for i in range(count + 1)]
-    sums = np.zeros((count, len(turns.kernel), filters, size * depth), grad.dtype)
+    sums = np.zeros((count, len(of.kernel), filters, size * depth), grad.dtype)
 
     def piece(i: int) -> None:
         product = scratch.empty(np, "winograd products", sums.shape[1:], grad.dtype)
@@ -151,18 +151,18 @@ def backprop_filter(x: Any, grad: Any, geometry: Geometry) -> Any:
 
     in_pieces(count, piece)
     # [columns, f, rows, c]
-    whole = np.tensordot(turns.kernel, sums.sum(axis=0), (0, 0)).reshape(size, filters, size, depth)
+    whole = np.tensordot(of.kernel, sums.sum(axis=0), (0, 0)).reshape(size, filters, size, depth)
     return np.ascontiguousarray(whole.transpose(2, 0, 3, 1))
 
 
 def _tiles(geometry: Geometry) -> int:
     """The number of tiles of four outputs in a row."""
-    return -(-geometry.spec[1].count // _TILE)
+    return -(-geometry.spec[1].count // TILE)
 
 
 def _sum_bytes(geometry: Geometry) -> int:
     size, depth, filters = geometry.filter_shape[1:]
-    return 4 * (_TILE + size - 1) * size * depth * filters
+    return 4 * (TILE + size - 1) * size * depth * filters
 
 
 def _parts(geometry: Geometry) -> list[_Part]:
@@ -170,7 +170,7 @@ def _parts(geometry: Geometry) -> list[_Part]:
     images, rows = geometry.output_shape[:2]
     size, depth = geometry.filter_shape[1:3]
     tiles = _tiles(geometry)
-    row_bytes = 4 * (_TILE + size - 1) * size * depth * tiles
+    row_bytes = 4 * (TILE + size - 1) * size * depth * tiles
     fit = max(1, _PART_BYTES // row_bytes, -(-_LEAST_ROWS // tiles))
     if rows <= fit:
         step = fit // rows
@@ -182,11 +182,11 @@ def _parts(geometry: Geometry) -> list[_Part]:
 
 def _windows(x: Any, geometry: Geometry, part: _Part) -> Any:
     """The sums of a part's inputs, [sums, images × tiles × rows, rows of the kernel × c]; scratch of this thread."""
-    turns = _turns(geometry.spec[1].size)
+    of = turns(geometry.spec[1].size)
     dealt = _dealt_input(x, geometry, part)
     sums, images, tiles, high, depth = dealt.shape
     turned = scratch.empty(np, "winograd sums", dealt.shape, x.dtype)
-    np.matmul(turns.input, dealt.reshape(sums, -1), out=turned.reshape(sums, -1))
+    np.matmul(of.input, dealt.reshape(sums, -1), out=turned.reshape(sums, -1))
     # The rows of a window are already contiguous.
     size = geometry.spec[0].size
     rows = high - size + 1
@@ -199,7 +199,7 @@ def _windows(x: Any, geometry: Geometry, part: _Part) -> Any:
 def _dealt_input(x: Any, geometry: Geometry, part: _Part) -> Any:
     """The padded input of a part, by columns of a tile: [columns, images, tiles, rows, c]."""
     high, wide = geometry.spec
-    tiles, columns = _tiles(geometry), _TILE + wide.size - 1
+    tiles, columns = _tiles(geometry), TILE + wide.size - 1
     start = part.rows.start - high.before
     count = part.rows.stop - part.rows.start + high.size - 1
     first, last = max(0, start), max(0, min(x.shape[1], start + count))
@@ -211,27 +211,27 @@ def _dealt_input(x: Any, geometry: Geometry, part: _Part) -> Any:
     for column in range(columns):
         # The column at index t is column t × 4 + at of the input, if that exists.
         at = column - wide.before
-        left = min(tiles, max(0, -(at // _TILE)))
-        right = max(left, min(tiles, (x.shape[2] - 1 - at) // _TILE + 1))
+        left = min(tiles, max(0, -(at // TILE)))
+        right = max(left, min(tiles, (x.shape[2] - 1 - at) // TILE + 1))
         dealt[column, :, :left] = 0
         dealt[column, :, right:] = 0
         if right > left and below > above:
-            source = x[part.images, first:last, left * _TILE + at : (right - 1) * _TILE + at + 1 : _TILE]
+            source = x[part.images, first:last, left * TILE + at : (right - 1) * TILE + at + 1 : TILE]
             dealt[column, :, left:right, above:below] = source.swapaxes(1, 2)
     return dealt
 
 
 def _turned_gradient(grad: Any, geometry: Geometry, part: _Part) -> Any:
     """The sums of the output's gradient of a part: [sums, images × tiles × rows, f]; scratch of this thread."""
-    back = _turns(geometry.spec[1].size).back
+    back = turns(geometry.spec[1].size).back
     own = part.of(grad)
     images, rows, _, filters = own.shape
-    dealt = scratch.empty(np, "winograd outputs", (_TILE, images, _tiles(geometry), rows, filters), grad.dtype)
-    for at in range(_TILE):
-        source = own[:, :, at::_TILE].swapaxes(1, 2)
+    dealt = scratch.empty(np, "winograd outputs", (TILE, images, _tiles(geometry), rows, filters), grad.dtype)
+    for at in range(TILE):
+        source = own[:, :, at::TILE].swapaxes(1, 2)
         dealt[at, :, : source.shape[1]] = source
         dealt[at, :, source.shape[1] :] = 0
     shape = (back.shape[1], dealt[0].size // filters, filters)
     turned = scratch.empty(np, "winograd gradient", shape, grad.dtype)
-    np.matmul(back.T, dealt.reshape(_TILE, -1), out=turned.reshape(len(turned), -1))
+    np.matmul(back.T, dealt.reshape(TILE, -1), out=turned.reshape(len(turned), -1))
     return turned
