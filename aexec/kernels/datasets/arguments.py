@@ -15,6 +15,7 @@ from aexec.framework.shape import PartialTensorShape
 from aexec.kernels.common.variants import boxed
 from aexec.kernels.datasets.row_functions import is_row_wise
 from aexec.resources.datasets.dataset import UNKNOWN, Dataset, DatasetIterator, Element, Elements, Pass
+from aexec.resources.datasets.row_numbers import Rearranged
 
 __all__ = ["ONE_DATASET", "Called", "Made", "flag", "instead_of_end", "integer", "text", "was_cancelled"]
 
@@ -75,6 +76,12 @@ class Made:
     def of(self, make: Callable[[Pass], DatasetIterator], count: int = UNKNOWN) -> Any:
         """The node's output: a dataset whose iterators `make` makes, with `count` elements."""
         return boxed(Elements(self.name, self.types, self.shapes, make, count))
+
+    def rearranged(
+        self, source: Dataset, make: Callable[[Pass, Dataset], DatasetIterator], count: int = UNKNOWN
+    ) -> Any:
+        """The node's output: a dataset of elements of `source` as they are; see `Rearranged`."""
+        return boxed(Rearranged(self.name, self.types, self.shapes, source, make, count))
 
     def check(self, source: Dataset) -> None:
         """Raise InvalidArgumentError unless the elements of `source` have the promised types and possible shapes."""

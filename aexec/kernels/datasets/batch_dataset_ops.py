@@ -14,12 +14,13 @@ from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
 from aexec.framework.waiting.inline_call import check_inline
-from aexec.framework.waiting.loop_budget import COPY_NS, let_others_run
+from aexec.framework.waiting.loop_budget import COPY_NS, OBJECT_NS, let_others_run
 from aexec.framework.zeros import zeros_of_type
 from aexec.kernels.datasets.arguments import Made, flag, integer, was_cancelled
 from aexec.kernels.datasets.function_dataset_ops import Call, Mapped, MappedDataset
 from aexec.queues.batching import cut, join, join_ns
 from aexec.resources.datasets.dataset import MANY, NOT_YET, Dataset, DatasetIterator, Element, Pass, Turns, dataset_of
+from aexec.resources.datasets.row_numbers import row_numbers_of
 
 __all__ = ["Batched", "MappedBatches", "PlainJoin", "batch_size_of", "joined_rows", "num_batches"]
 
@@ -30,6 +31,8 @@ SizeOf = Callable[[list[Element]], int]
 _SIZE_NS = 200
 # Bytes of a row besides its arrays, and of an array besides its elements.
 _ROW_BYTES, _ARRAY_BYTES = 100, 200
+# Nanoseconds to add a row to a list of numbers, and take it.
+_NUMBER_NS = 100
 # The bytes of rows that are counted at a time, and the rows that are freed at a time.
 _COUNTED_AT_ONCE, _FREED_AT_ONCE = 1 << 14, 1000
 # The rows that are checked by a thread before others run; the rows that are packed at a time, and their most bytes.
@@ -59,7 +62,8 @@ async def joined_rows(
         return size_of(rows)
 
     def joined() -> Element:
-        check_inline(join_ns(rows) + COPY_NS * num_bytes)
+        nanoseconds = join.ns(len(rows)) if isinstance(join, RowsByNumbers) else join_ns(rows)
+        check_inline(nanoseconds + COPY_NS * num_bytes)
         return join(rows)
 
     pool = context.params.worker_pool
@@ -92,6 +96,47 @@ class PlainJoin:
     def __call__(self, rows: list[Element]) -> Element:
         _check_equal_shapes(rows)
         return join(rows, self._types)
+
+
+class RowsByNumbers:
+    """Joins rows of tensors, given their numbers.
+
+    Args:
+        components: the tensors.
+    """
+
+    __slots__ = ("_components", "_row_bytes")
+
+    def __init__(self, components: Sequence[Any]) -> None:
+        self._components = components
+        self._row_bytes = sum([component[:1].nbytes for component in components])
+
+    def ns(self, count: int) -> float:
+        """Estimated nanoseconds to join so many rows, besides copying them."""
+        strings = sum([component[:1].size for component in self._components if component.dtype.hasobject])
+        return float(count * (_NUMBER_NS + OBJECT_NS * strings))
+
+    def size_of(self, numbers: Sequence[Element]) -> int:
+        """The bytes of a batch of these rows."""
+        return int(self._row_bytes) * len(numbers)
+
+    def row(self, number: Element) -> Element:
+        """A row as an element."""
+        return tuple([component[int(number[0]), ...] for component in self._components])
+
+    def __call__(self, numbers: list[Element]) -> Element:
+        index = np.array([number for (number,) in numbers], np.intp)
+        return tuple([_taken(component, index) for component in self._components])
+
+
+def _taken(component: Any, index: Any) -> Any:
+    if len(index) <= _CHECKED_AT_ONCE:
+        return component.take(index, 0)
+    rows = np.empty((len(index), *component.shape[1:]), component.dtype)
+    for start in range(0, len(index), _CHECKED_AT_ONCE):
+        let_others_run()
+        rows[start : start + _CHECKED_AT_ONCE] = component.take(index[start : start + _CHECKED_AT_ONCE], 0)
+    return rows
 
 
 def _check_equal_shapes(rows: Sequence[Element]) -> None:
@@ -310,6 +355,20 @@ class _Replayed(DatasetIterator):
         return self._rows.pop() if self._rows else await self._source.next(context)
 
 
+class _RowsOf(DatasetIterator):
+    """The rows with the numbers that the input gives."""
+
+    __slots__ = ("_join", "_source")
+
+    def __init__(self, source: DatasetIterator, join: RowsByNumbers) -> None:
+        self._source = source
+        self._join = join
+
+    async def next(self, context: OpKernelContext) -> Element | None:
+        number = await self._source.next(context)
+        return None if number is None else self._join.row(number)
+
+
 class MappedBatches(DatasetIterator):
     """Calls a function with batches of the input, which is the same as to call it with the elements first.
 
@@ -340,13 +399,14 @@ class MappedBatches(DatasetIterator):
     def __init__(
         self, one: Pass, source: Dataset, call: Call, types: Sequence[DType], size: int, *, drops_rest: bool
     ) -> None:
+        rows = row_numbers_of(source)
         self._pass = one
-        self._source = one.begin(source)
+        self._source = one.begin(source if rows is None else rows.numbers)
         self._call = call
         self._types = types
         self._size = size
         self._drops_rest = drops_rest
-        self._join = PlainJoin(source.types)
+        self._join = PlainJoin(source.types) if rows is None else RowsByNumbers(rows.components)
         self._packs = packing(self._join)
         self._rows = _Rows(one, self, self._packs)
         self._ended = False
@@ -377,7 +437,8 @@ class MappedBatches(DatasetIterator):
         return await self._one_by_one.next(context)
 
     async def _mapped(self, context: OpKernelContext) -> Element:
-        batch = await self._rows.joined(context, self._join)
+        size_of = self._join.size_of if isinstance(self._join, RowsByNumbers) else bytes_of
+        batch = await self._rows.joined(context, self._join, size_of)
         results: Element = tuple(await self._call(context, batch))
         for result in results:
             if result.shape[:1] != (len(self._rows),):
@@ -385,7 +446,10 @@ class MappedBatches(DatasetIterator):
         return results
 
     def _begin_one_by_one(self, rows: list[Element]) -> None:
-        mapped = Mapped(_Replayed(rows, self._source), self._call, preserves=True)
+        source: DatasetIterator = _Replayed(rows, self._source)
+        if isinstance(self._join, RowsByNumbers):
+            source = _RowsOf(source, self._join)
+        mapped = Mapped(source, self._call, preserves=True)
         join = PlainJoin(self._types)
         self._one_by_one = Batched(self._pass, mapped, self._size, join, drops_rest=self._drops_rest)
         self._rows.list = []  # they stay counted, as they are still there
@@ -420,6 +484,9 @@ def batch_dataset(c: OpKernelConstruction) -> Compute:
         def make(one: Pass) -> DatasetIterator:
             if isinstance(source, MappedDataset):
                 return MappedBatches(one, source.source, source.call, source.types, size, drops_rest=drops)
+            if (rows := row_numbers_of(source)) is not None:
+                join = RowsByNumbers(rows.components)
+                return Batched(one, one.begin(rows.numbers), size, join, drops_rest=drops, size_of=join.size_of)
             return Batched(one, one.begin(source), size, joined, drops_rest=drops)
 
         return made.of(make, count)

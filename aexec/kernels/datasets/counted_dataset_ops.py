@@ -80,7 +80,7 @@ def repeat_dataset(c: OpKernelConstruction) -> Compute:
         else:
             total = INFINITE if elements else 0
             total = UNKNOWN if elements == UNKNOWN else total
-        return made.of(lambda one: _Repeated(one, source, times), total)
+        return made.rearranged(source, lambda one, source: _Repeated(one, source, times), total)
 
     return compute
 
@@ -126,7 +126,7 @@ def take_dataset(c: OpKernelConstruction) -> Compute:
             total = elements if most else 0
         else:
             total = most if elements == INFINITE else min(most, elements)
-        return made.of(lambda one: _Taken(one.begin(source), most), total)
+        return made.rearranged(source, lambda one, source: _Taken(one.begin(source), most), total)
 
     return compute
 
@@ -159,9 +159,9 @@ def skip_dataset(c: OpKernelConstruction) -> Compute:
         source, number = dataset_of(tensor), integer(count, "count")
         elements = source.cardinality()
         if number < 0:
-            return made.of(lambda one: _Taken(one.begin(source), 0), 0)
+            return made.rearranged(source, lambda one, source: _Taken(one.begin(source), 0), 0)
         total = elements if elements < 0 else max(0, elements - number)
-        return made.of(lambda one: _Skipped(one.begin(source), number), total)
+        return made.rearranged(source, lambda one, source: _Skipped(one.begin(source), number), total)
 
     return compute
 
@@ -221,7 +221,11 @@ def sharded(made: Made, source: Dataset, shards: int, number: int, *, required: 
     """
     elements = source.cardinality()
     total = elements if elements < 0 else max(0, -((number - elements) // shards))
-    return made.of(lambda one: _Shard(one.begin(source), shards, number, required=required), total)
+
+    def make(one: Pass, source: Dataset) -> DatasetIterator:
+        return _Shard(one.begin(source), shards, number, required=required)
+
+    return made.rearranged(source, make, total)
 
 
 class _Concatenated(DatasetIterator):
@@ -332,7 +336,7 @@ def _same(c: OpKernelConstruction) -> Compute:
 
     def compute(tensor: Any, *_: Any) -> Any:
         source = dataset_of(tensor)
-        return made.of(source.iterator, source.cardinality())
+        return made.rearranged(source, lambda one, source: source.iterator(one), source.cardinality())
 
     return compute
 

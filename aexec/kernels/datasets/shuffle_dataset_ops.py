@@ -199,7 +199,11 @@ def _shuffled(made: Made, source: Dataset, buffer_size: Any, seeds: Callable[[Pa
     total = (
         elements * count if min(elements, count) >= 0 else (0 if not elements else INFINITE if count < 0 else elements)
     )
-    return made.of(lambda one: _Shuffled(one, source, max(1, min(size, room)), seeds(one), count), total)
+
+    def make(one: Pass, source: Dataset) -> DatasetIterator:
+        return _Shuffled(one, source, max(1, min(size, room)), seeds(one), count)
+
+    return made.rearranged(source, make, total)
 
 
 def _seeds_of_pass(seed: Any, seed2: Any, *, reshuffles: bool) -> Callable[[Pass], NextSeeds]:

@@ -12,8 +12,10 @@ from aexec.framework import errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
+from aexec.kernels.common.variants import boxed
 from aexec.kernels.datasets.arguments import Made, integer
-from aexec.resources.datasets.dataset import DatasetIterator, Element, NotYet
+from aexec.resources.datasets.dataset import DatasetIterator, Element, Elements, NotYet
+from aexec.resources.datasets.row_numbers import RowNumbers, Sliced
 
 __all__ = ["Listed"]
 
@@ -56,7 +58,15 @@ def tensor_slice_dataset(c: OpKernelConstruction) -> Compute:
                     f"{shape_text(components[0].shape)} and {shape_text(component.shape)}"
                 )
         count = len(components[0])
-        return made.of(lambda _: Listed(_slices(components, count)), count)
+        numbers = Elements(made.name, (), (), lambda _: Listed(zip(range(count))), count)
+        return boxed(
+            Sliced(
+                *(made.name, made.types, made.shapes),
+                lambda _: Listed(_slices(components, count)),
+                count,
+                RowNumbers(components, numbers),
+            )
+        )
 
     return compute
 
