@@ -68,10 +68,12 @@ class TensorAttr:
         dtype: the element type, if the array's NumPy dtype does not tell (quantised types).
     """
 
-    __slots__ = ("_array", "_encoded", "dtype_enum")
+    __slots__ = ("_array", "_content", "_encoded", "dtype_enum")
 
     def __init__(self, value: proto.TensorProto | npt.NDArray[Any], dtype: DType | None = None) -> None:
         self._array: npt.NDArray[Any] | None = None
+        # The `tensor_content` of the message in `_encoded`, if that was taken out of it.
+        self._content: memoryview | None = None
         # A message of its own: a part of a message would keep the whole message in memory.
         self._encoded: proto.TensorProto | bytes | None = None
         if isinstance(value, proto.TensorProto):
@@ -84,6 +86,13 @@ class TensorAttr:
             self._array = np.asarray(value)
             self.dtype_enum = (dtype or dtypes.from_numpy(self._array.dtype)).enum
 
+    @classmethod
+    def apart(cls, message: proto.TensorProto, content: memoryview) -> TensorAttr:
+        """Return the tensor of a message whose `tensor_content` was taken out of it; the content is not copied."""
+        attr = cls(message)
+        attr._encoded, attr._content = tensor_codec.copied(message), content
+        return attr
+
     @property
     def dtype(self) -> DType:
         """The element type.  Raises InvalidArgumentError if the message names none."""
@@ -94,14 +103,16 @@ class TensorAttr:
         """The bytes of memory that it takes, approximately."""
         if self._array is not None:
             return self._array.nbytes if any(self._array.strides) else self._array.itemsize
-        return len(self._encoded) if isinstance(self._encoded, bytes) else self.to_proto().ByteSize()
+        if isinstance(self._encoded, bytes):
+            return len(self._encoded)
+        return self._described().ByteSize() + (0 if self._content is None else len(self._content))
 
     @property
     def shape(self) -> PartialTensorShape:
         """The shape, without decoding.  Raises InvalidArgumentError if it has an unknown or invalid size."""
         if self._array is not None:
             return PartialTensorShape(self._array.shape)
-        sizes = [d.size for d in self.to_proto().tensor_shape.dim]
+        sizes = [d.size for d in self._described().tensor_shape.dim]
         if min(sizes, default=0) < 0:
             text = ",".join("?" if size == -1 else str(size) for size in sizes)
             raise errors.InvalidArgumentError(f"Shape [{text}] is not fully defined")
@@ -112,7 +123,7 @@ class TensorAttr:
         """The number of elements by the shape, without decoding; an invalid dimension counts as 0."""
         if self._array is not None:
             return self._array.size
-        return math.prod(max(0, d.size) for d in self.to_proto().tensor_shape.dim)
+        return math.prod(max(0, d.size) for d in self._described().tensor_shape.dim)
 
     @property
     def array(self) -> npt.NDArray[Any]:
@@ -122,15 +133,15 @@ class TensorAttr:
             InvalidArgumentError, ResourceExhaustedError: as `tensor_codec.from_proto`.
         """
         if self._array is None:
-            message = self.to_proto()
+            message = self._described()
             is_large = message is self._encoded
             if is_large:
                 expect(tensor_codec.decode_ns(message) + self._counting_ns())
-            self._array = tensor_codec.from_proto(message)
+            self._array = tensor_codec.from_proto(message, content=self._content)
             if is_large:
                 note_kept(self._array)
             if self._array.nbytes > _KEPT_BYTES and any(self._array.strides):
-                self._encoded = None  # from now on the array holds the data
+                self._encoded = self._content = None  # from now on the array holds the data
         return self._array
 
     def _counting_ns(self) -> float:
@@ -138,7 +149,16 @@ class TensorAttr:
         return MEASURE_NS * self.num_elements if WATCHED_CALLS[0] and self.dtype_enum == dtypes.string.enum else 0.0
 
     def to_proto(self) -> proto.TensorProto:
-        """The tensor as a message: the original one if it was not decoded yet.  Not to be modified."""
+        """The tensor as a message: equal to the original one if it was not decoded yet.  Not to be modified."""
+        message = self._described()
+        if self._content is None:
+            return message
+        whole = tensor_codec.copied(message)
+        whole.tensor_content = bytes(self._content)
+        return whole
+
+    def _described(self) -> proto.TensorProto:
+        """The tensor as a message, which lacks the content if that was taken out of it."""
         if isinstance(self._encoded, bytes):
             return proto.TensorProto.FromString(self._encoded)
         if self._encoded is not None:

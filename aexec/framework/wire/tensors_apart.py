@@ -13,7 +13,7 @@ from aexec import proto
 from aexec.framework.wire import wire_format
 from aexec.framework.wire.wire_format import LENGTH, enclosed
 
-__all__ = ["named_tensors_apart"]
+__all__ = ["attr_tensor_apart", "named_tensors_apart"]
 
 # Contents below this many bytes are left in the message: copying them costs little.
 _LARGE = 2**16
@@ -24,6 +24,7 @@ _MOST_FIELDS_INSIDE = 32
 _CONTENT = proto.TensorProto.TENSOR_CONTENT_FIELD_NUMBER << 3 | LENGTH
 _NAME, _TENSOR = 1, 2  # of an entry: of a NamedTensorProto, and of a map
 _ENTRY = {_NAME << 3 | LENGTH, _TENSOR << 3 | LENGTH}
+_TENSOR_ATTR = proto.AttrValue.TENSOR_FIELD_NUMBER
 
 # Offsets of a field's start, of its payload's start, and of its end.
 _Place = tuple[int, int, int]
@@ -48,6 +49,28 @@ def named_tensors_apart(data: bytes, number: int) -> tuple[bytes, Sequence[str],
     except (DecodeError, IndexError, UnicodeDecodeError, _UnusualError):
         pass
     return data, (), {}
+
+
+def attr_tensor_apart(entry: bytes) -> tuple[bytes, memoryview] | None:
+    """Take the content of a large tensor out of an entry of a map of attrs.
+
+    Returns:
+        The entry without the content, and the content; None if the entry is small, unusual, or has no such tensor.
+    """
+    if len(entry) < _LARGE:
+        return None
+    try:
+        name, value = _entry(entry, 0, len(entry))
+        ((tag, tensor),) = _fields(entry, value[1], value[2], _MOST_FIELDS_INSIDE)
+        place = _content(entry, tensor) if tag == _TENSOR_ATTR << 3 | LENGTH else None
+    except (DecodeError, IndexError, UnicodeDecodeError, ValueError, _UnusualError):
+        return None
+    if place is None:
+        return None
+    view = memoryview(entry)
+    rest = [view[tensor[1] : place[0]], view[place[2] : tensor[2]]]
+    parts = [*enclosed(_NAME, [name.encode()]), *enclosed(_TENSOR, enclosed(_TENSOR_ATTR, rest))]
+    return b"".join(parts), view[place[1] : place[2]]
 
 
 def _rest(data: bytes, number: int, names: list[str], contents: dict[int, memoryview]) -> Iterator[bytes | memoryview]:

@@ -21,6 +21,7 @@ from aexec.framework.wire.attr_value import TensorAttr
 from aexec.framework.wire.messages import as_message, unreadable
 from aexec.framework.wire.node_def import resolve_attrs
 from aexec.framework.wire.op_def import OpDef
+from aexec.framework.wire.tensors_apart import attr_tensor_apart
 from aexec.framework.wire.wire_format import parse_in_pieces
 
 __all__ = ["AttrReader", "NodeKind", "NodeWire", "flatten", "flatten_node", "unflatten_node"]
@@ -122,8 +123,13 @@ class AttrReader:
 def _large_kind(op_def: OpDef, node: proto.FlatNodeDef, entries: tuple[bytes, ...]) -> NodeKind:
     """Return the kind of a node with large attrs, without the bytes of its large tensors."""
     expect(2 * WIRE_NS * sum(map(len, entries)))  # parsing and copying
-    parsed = _parsed(node, entries)
+    apart = [attr_tensor_apart(entry) for entry in entries]
+    parsed = _parsed(node, [entry if cut is None else cut[0] for entry, cut in zip(entries, apart, strict=True)])
     attrs = resolve_attrs(op_def, _attr_map(parsed), node=node.name)
+    last = {entry.key: (entry.value, cut) for entry, cut in zip(parsed, apart, strict=True)}
+    for key, (value, cut) in last.items():
+        if cut is not None and type(attrs[key]) is TensorAttr:
+            attrs[key] = TensorAttr.apart(value.tensor, cut[1])
     tensors: dict[str, None] = {}
     kept: list[bytes] = []
     for entry, encoded in zip(parsed, entries, strict=True):
