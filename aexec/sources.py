@@ -74,12 +74,12 @@ def load(source: Any, tags: Iterable[str] | str = ("serve",)) -> Graph | MetaGra
 
 
 def _load_path(path: Path, tags: Iterable[str] | str) -> Graph | SavedModel:
-    from aexec.saved_model import FILE_NAMES, load_saved_model
+    from aexec.saved_model import FILE_NAMES
 
-    if path.is_dir():
-        return load_saved_model(path, tags)
-    if path.name in FILE_NAMES:
-        return load_saved_model(path.parent, tags)
+    if path.is_dir() or path.name in FILE_NAMES:
+        from aexec.saved_model import load_saved_model
+
+        return load_saved_model(path if path.is_dir() else path.parent, tags)
     try:
         with path.open("rb") as file:
             head = file.read(_MAGIC_BYTES)

@@ -8,13 +8,15 @@ import collections
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aexec
 from aexec.commands.request import add_graph_argument, load_graph_argument
 from aexec.commands.usage import add_command, delegates
 from aexec.graph.signature import TensorInfo, graph_signature
-from aexec.saved_model import SavedModel
+
+if TYPE_CHECKING:
+    from aexec.saved_model import SavedModel
 
 __all__ = ["add_inspect"]
 

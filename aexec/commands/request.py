@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -18,8 +18,12 @@ from aexec import errors
 from aexec.commands.terminal import progress
 from aexec.commands.usage import FILE, add_delegate_argument, add_tags_argument, add_timeout_argument, delegates, wrong
 from aexec.framework.finite_float import finite_float
+from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.signature import choose_signature, graph_signature
-from aexec.saved_model import SavedModel, is_saved_model
+from aexec.saved_model import is_saved_model
+
+if TYPE_CHECKING:
+    from aexec.saved_model import SavedModel
 
 __all__ = ["LoadedRequest", "add_graph_argument", "add_request_arguments", "load_graph_argument", "read_request"]
 
@@ -100,7 +104,7 @@ def load_graph_argument(arguments: argparse.Namespace) -> aexec.Graph | SavedMod
     source = sys.stdin.buffer.read() if arguments.graph == STDIN else _newest_version(Path(arguments.graph))
     with progress(f"reading {arguments.graph}"):
         loaded = aexec.load(source, arguments.tags)
-    assert isinstance(loaded, aexec.Graph | SavedModel)  # `load` returns one of these for paths and bytes
+    assert not isinstance(loaded, MetaGraph)  # `load` returns a graph or a model for paths and bytes
     return loaded
 
 

@@ -12,7 +12,6 @@ from contextvars import ContextVar, Token
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf import text_format
 from google.protobuf.message import Message
 
 from aexec import proto
@@ -169,6 +168,8 @@ class Graph(NodeTable):
 
     def to_text(self) -> str:
         """Return the graph in protobuf text form."""
+        from google.protobuf import text_format
+
         return text_format.MessageToString(self.to_graph_def())
 
     def to_json(self) -> str:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import text_format
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError, Message
 
@@ -135,6 +134,8 @@ class MetaGraph:
             OpError: the file could not be written; the class follows from the system's error.
         """
         if Path(path).suffix == ".pbtxt":
+            from google.protobuf import text_format
+
             data = text_format.MessageToString(self.to_proto(clear_devices=clear_devices)).encode()
         else:
             data = self.to_bytes(clear_devices=clear_devices)
@@ -162,6 +163,8 @@ def parse_proto_text(data: bytes, message: Any, path: str) -> Any:
 
     The text may name the types of messages in `Any` fields by TensorFlow's package.
     """
+    from google.protobuf import text_format
+
     try:
         text = data.decode().replace("[type.googleapis.com/tensorflow.", "[type.googleapis.com/aexec.")
         return text_format.Parse(text, message)

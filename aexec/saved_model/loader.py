@@ -29,20 +29,18 @@ from aexec.graph.signature import Signature, signature_tables
 from aexec.io.checkpoint_files import checkpoint_files_exist
 from aexec.runtime.session.session import Session
 from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
+from aexec.saved_model.model_files import FILE_NAMES
 from aexec.saved_model.model_session import ModelSession
 
 __all__ = [
     "ASSETS",
-    "FILE_NAMES",
     "VARIABLES",
     "SavedModel",
-    "is_saved_model",
     "load_saved_model",
     "load_saved_model_async",
     "saved_model_tags",
 ]
 
-FILE_NAMES = ("saved_model.pb", "saved_model.pbtxt")
 VARIABLES = Path("variables", "variables")
 ASSETS = "assets"
 INIT_SIGNATURE = "__saved_model_init_op"
@@ -132,11 +130,6 @@ class SavedModel:
 
 def _operation(name: str) -> str:
     return name.partition(":")[0].removeprefix("^")
-
-
-def is_saved_model(directory: str | Path) -> bool:
-    """True if the path is a directory with a SavedModel."""
-    return any((Path(directory) / name).is_file() for name in FILE_NAMES)
 
 
 def load_saved_model(directory: str | Path, tags: Iterable[str] | str = ("serve",)) -> SavedModel:

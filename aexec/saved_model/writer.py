@@ -20,7 +20,8 @@ from aexec.graph.signature import Signature
 from aexec.io.files import make_directories, reporting, write_atomically
 from aexec.runtime.session.session import Session
 from aexec.runtime.threads.worker_pool import OnCancel, run_in_thread
-from aexec.saved_model.loader import ASSETS, FILE_NAMES, VARIABLES, is_saved_model
+from aexec.saved_model.loader import ASSETS, VARIABLES
+from aexec.saved_model.model_files import FILE_NAMES, is_saved_model
 from aexec.training.saver import VARIABLE_OPS, Saver
 
 __all__ = ["save_saved_model"]

@@ -225,6 +225,33 @@ def test_large_tensors_are_kept_once_and_come_out_as_they_went_in() -> None:
     assert graph.to_graph_def().SerializeToString(deterministic=True) == data
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.bool_, np.uint8])
+def test_content_of_a_large_constant_is_not_copied_before_it_is_needed(dtype: type) -> None:
+    g = GraphBuilder()
+    value = (np.arange(2**17) % 2).astype(dtype).reshape(2, -1)
+    g.const("large", value)
+    data = g.graph_def.SerializeToString(deterministic=True)
+    attr = aexec.Graph.from_bytes(data).node("large").attrs["value"]
+    assert attr.shape.as_tuple() == (2, 2**16) and attr.num_elements == value.size and attr.num_bytes >= value.nbytes
+    assert attr._content is not None and attr._array is None
+    assert attr.to_proto() == proto.AttrValue.FromString(g.graph_def.node[0].attr["value"].SerializeToString()).tensor
+    assert aexec.Graph.from_bytes(data).to_bytes() == data
+    assert not attr.array.flags.writeable and attr.array.flags.aligned
+    np.testing.assert_array_equal(attr.array, value)
+    assert attr._content is None and attr._encoded is None
+
+
+def test_large_constant_of_the_wrong_size_is_refused_when_it_is_read() -> None:
+    g = GraphBuilder()
+    g.const("large", np.arange(2**17, dtype=np.float32))
+    message = g.graph_def
+    message.node[0].attr["value"].tensor.tensor_content += b"1"
+    attr = aexec.Graph.from_bytes(message.SerializeToString()).node("large").attrs["value"]
+    with pytest.raises(errors.InvalidArgumentError, match="expected 524288 bytes of tensor_content, got 524289"):
+        _ = attr.array
+    assert attr.to_proto() == message.node[0].attr["value"].tensor
+
+
 @pytest.mark.parametrize("large_first", [False, True])
 def test_last_of_several_attrs_of_one_name_holds(large_first: bool) -> None:
     g = GraphBuilder()

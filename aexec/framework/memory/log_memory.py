@@ -19,7 +19,6 @@ import weakref
 from typing import Any
 
 import numpy as np
-from google.protobuf import text_format
 
 from aexec import proto
 from aexec.framework.memory.tensor_buffer import (
@@ -214,6 +213,8 @@ def record_network_buffer_freed(operation: str, number: int) -> None:
 
 def _write(message: Any) -> None:
     if is_enabled():
+        from google.protobuf import text_format
+
         text = text_format.MessageToString(message, as_one_line=True)
         level = logging.INFO if _wanted else logging.DEBUG
         _logger.log(level, "%s %s { %s }", _LABEL, type(message).DESCRIPTOR.name, text)
@@ -225,6 +226,8 @@ def parse(line: str) -> Any:
     kind = getattr(proto, found[1], None) if found is not None and found[1].startswith("MemoryLog") else None
     if found is None or kind is None:
         return None
+    from google.protobuf import text_format
+
     try:
         return text_format.Parse(found[2], kind())
     except text_format.ParseError:

@@ -97,8 +97,9 @@ def _without(view: memoryview, number: int, name: str, tensor: _Place, content: 
 
 def _entry(data: bytes, start: int, end: int) -> tuple[str, _Place]:
     """The name in an entry, and the place of its tensor."""
-    found = dict(_fields(data, start, end, _MOST_FIELDS_INSIDE))
-    if found.keys() != _ENTRY:
+    places = list(_fields(data, start, end, _MOST_FIELDS_INSIDE))
+    found = dict(places)
+    if found.keys() != _ENTRY or len(places) != len(found):
         raise _UnusualError
     _, begin, after = found[_NAME << 3 | LENGTH]
     return data[begin:after].decode(), found[_TENSOR << 3 | LENGTH]

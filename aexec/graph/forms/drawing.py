@@ -13,7 +13,6 @@ from pathlib import Path
 
 from aexec import proto
 from aexec.framework import errors
-from aexec.graph.forms.graph_page import graph_frame, graph_page
 from aexec.graph.forms.scope_tree import NameScope, ScopeTree
 from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.nodes.node_table import NodeTable
@@ -137,6 +136,8 @@ class Drawing:
 
     def page(self) -> str:
         """Return the drawing as a page that folds, searches and zooms; it needs neither `dot` nor a server."""
+        from aexec.graph.forms.graph_page import graph_page
+
         return graph_page(self._nodes, self._functions)
 
     def _repr_svg_(self) -> str | None:
@@ -144,6 +145,8 @@ class Drawing:
 
     def _repr_html_(self) -> str | None:
         """Return the page in a frame, if there is no `dot` that makes a picture."""
+        from aexec.graph.forms.graph_page import graph_frame
+
         return None if _has_dot() else graph_frame(self.page())
 
     def __repr__(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from aexec import proto
@@ -18,6 +17,8 @@ _MAX_MESSAGE = 500
 
 def parse_text(text: str) -> proto.GraphDef:
     """Parse protobuf text.  Raises InvalidArgumentError if it is malformed."""
+    from google.protobuf import text_format
+
     return _parse(text_format.Parse, text, "text")
 
 

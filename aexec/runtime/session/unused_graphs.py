@@ -14,9 +14,9 @@ import sys
 import threading
 import weakref
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.waiting.loop_budget import DEFAULT
 from aexec.graph.graph import Graph
 from aexec.graph.nodes.node import Node

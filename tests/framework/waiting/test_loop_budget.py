@@ -17,6 +17,7 @@ from aexec.framework.waiting.loop_budget import (
     Pace,
     current_budget,
     giving_way,
+    let_lock_go,
     let_others_run,
     use_budget,
 )
@@ -135,3 +136,14 @@ def test_waiting_thread_gets_the_interpreter_between_two_pieces() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert "other" in events[events.index("piece") : events.index("end")]
+
+
+def test_lock_is_let_go_only_while_another_thread_runs_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(loop_budget.time, "sleep", slept.append)
+    monkeypatch.setattr(loop_budget.sys, "_current_frames", lambda: {1: None})
+    let_lock_go()
+    assert not slept
+    monkeypatch.setattr(loop_budget.sys, "_current_frames", lambda: {1: None, 2: None})
+    let_lock_go()
+    assert slept == [1e-6]
