@@ -78,6 +78,9 @@ def cases() -> Iterator[tuple[str, Callable[[], object]]]:
     yield "max pool 2×2, 64×28×28×32", _call("MaxPool", [x], **pool)
     pooled = _random(64, 14, 14, 32)
     yield "gradient of the max pool", _call("MaxPoolGrad", [x, pooled, pooled], **pool)
+    slope = _random(64, 28, 28, 32)
+    yield "ReluGrad of 64×28×28×32", _call("ReluGrad", [slope, x])
+    yield "Sigmoid of 32×64", _call("Sigmoid", [_random(32, 64)])
     yield "Erf of 128×1024", _call("Erf", [_random(128, 1024)])
     for classes in (10, 1000):
         labels = np.arange(128) % classes

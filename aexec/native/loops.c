@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define REVISION 3
+#define REVISION 4
 
 /* Windows over an image: its size, their size, the distance between their taps, their distance, their number, and the
  * padding before the image. */
@@ -86,7 +86,7 @@ static inline Py_ssize_t whole_line(Py_ssize_t channels) {
 
 /* The loops that are used. */
 #define EACH_LOOP(DO)                                                                                                 \
-    DO(erfs) DO(gelu) DO(finish) DO(depthwise) DO(convolve)\
+    DO(erfs) DO(gelu) DO(sigmoids) DO(relu_grads) DO(finish) DO(depthwise) DO(convolve)\
     DO(filter_gradient) DO(winograd) DO(winograd_gradient) DO(max_pool) DO(max_pool_grad) DO(cross_entropy)                        \
     DO(sparse_cross_entropy) DO(add_rows) DO(gradient_descent) DO(momentum) DO(adam) DO(rms_prop) DO(adagrad)\
     DO(lstm) DO(gru)
@@ -193,6 +193,36 @@ static PyObject *py_erfs(PyObject *module, PyObject *args) {
         REFUSE;
     }
     COMPUTE(erfs(from, to, size));
+}
+
+static PyObject *py_sigmoids(PyObject *module, PyObject *args) {
+    PyObject *x, *out;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OO", &x, &out)) {
+        return NULL;
+    }
+    Py_ssize_t size = floats_of(x);
+    const float *from = FLOATS(x, size);
+    float *to = from == NULL ? NULL : OUTPUT(out, size);
+    if (to == NULL) {
+        REFUSE;
+    }
+    COMPUTE(sigmoids(from, to, size));
+}
+
+static PyObject *py_relu_grads(PyObject *module, PyObject *args) {
+    PyObject *grad, *x, *out;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOO", &grad, &x, &out)) {
+        return NULL;
+    }
+    Py_ssize_t size = floats_of(grad);
+    const float *slope = FLOATS(grad, size), *at = slope == NULL ? NULL : FLOATS(x, size);
+    float *to = at == NULL ? NULL : OUTPUT(out, size);
+    if (to == NULL) {
+        REFUSE;
+    }
+    COMPUTE(relu_grads(slope, at, to, size));
 }
 
 static PyObject *py_gelu(PyObject *module, PyObject *x) {
@@ -605,6 +635,8 @@ static PyObject *py_gru(PyObject *module, PyObject *args) {
 static PyMethodDef functions[] = {
     FUNCTION(erfs, METH_VARARGS, "erfs(x, out)"),
     FUNCTION(gelu, METH_O, "gelu(x): in place"),
+    FUNCTION(sigmoids, METH_VARARGS, "sigmoids(x, out): out may be x"),
+    FUNCTION(relu_grads, METH_VARARGS, "relu_grads(grad, x, out): out may be an input"),
     FUNCTION(finish, METH_VARARGS, "finish(rows, bias, side or None, count, channels, low, high): in place"),
     FUNCTION(depthwise, METH_VARARGS, "depthwise(x, weights, out, windows, channels, row, rows): one image"),
     FUNCTION(convolve, METH_VARARGS,

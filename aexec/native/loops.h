@@ -73,6 +73,24 @@ static TARGET void NAME(gelu)(float *restrict x, Py_ssize_t size) {
     }
 }
 
+/* ---------------------------------------------------------------- activations and their gradients */
+
+/* In these `out` may be one of the inputs. */
+static TARGET void NAME(sigmoids)(const float *x, float *out, Py_ssize_t size) {
+#pragma GCC ivdep
+    for (Py_ssize_t i = 0; i < size; i++) {
+        out[i] = 1.0f / (1.0f + NAME(exp_of)(-x[i]));
+    }
+}
+
+/* grad * (x > 0): an infinite gradient becomes NaN where x is not above 0. */
+static TARGET void NAME(relu_grads)(const float *grad, const float *x, float *out, Py_ssize_t size) {
+#pragma GCC ivdep
+    for (Py_ssize_t i = 0; i < size; i++) {
+        out[i] = grad[i] * (x[i] > 0.0f ? 1.0f : 0.0f);
+    }
+}
+
 /* ---------------------------------------------------------------- after a product */
 
 /* rows [count, channels] in place: plus bias [channels], plus side [count, channels], then within [low, high]. */
@@ -328,26 +346,65 @@ static inline Py_ssize_t NAME(plane)(const struct tiles *t, Py_ssize_t channels)
     return t->count * whole_line(channels) + 16;
 }
 
-/* to[r * to_along + l * to_across] = sum over c of matrix[r, c] * from[c * along + l * across], for each of `lines`. */
+/* to[r * to_along + l * to_across] = sum over c of matrix[r, c] * from[c * along + l * across], for each of `lines`.
+ *
+ * Rows 1 and 2, 3 and 4, … of the matrix are for a number and its negative: they differ by the signs of odd columns, so
+ * two sums of half as many terms give both. */
 static inline __attribute__((always_inline)) TARGET void NAME(turn)(const vector *from, const int along,
                                                                     const int across, vector *to, const int to_along,
                                                                     const int to_across, const float *matrix,
                                                                     const int rows, const int columns,
                                                                     const int lines) {
-    for (int l = 0; l < lines; l++) {
-        vector line[NAME(MOST_SUMS)];
+    for (int l = 0; l < lines; l++, from += across, to += to_across) {
+        vector line[NAME(MOST_SUMS)], first = {0}, last = {0};
 #pragma GCC unroll 8
         for (int c = 0; c < columns; c++) {
-            line[c] = from[c * along + l * across];
+            line[c] = from[c * along];
+            first += matrix[c] * line[c];
+            last += matrix[(rows - 1) * columns + c] * line[c];
         }
-#pragma GCC unroll 8
-        for (int r = 0; r < rows; r++) {
-            vector sum = matrix[r * columns] * line[0];
-#pragma GCC unroll 8
-            for (int c = 1; c < columns; c++) {
-                sum += matrix[r * columns + c] * line[c];
+        to[0] = first;
+        to[(rows - 1) * to_along] = last;
+#pragma GCC unroll 4
+        for (int r = 1; r + 1 < rows; r += 2) {
+            vector even = {0}, odd = {0};
+#pragma GCC unroll 4
+            for (int c = 0; c < columns; c += 2) {
+                even += matrix[r * columns + c] * line[c];
+                if (c + 1 < columns) {
+                    odd += matrix[r * columns + c + 1] * line[c + 1];
+                }
             }
-            to[r * to_along + l * to_across] = sum;
+            to[r * to_along] = even + odd;
+            to[(r + 1) * to_along] = even - odd;
+        }
+    }
+}
+
+/* The same for a matrix [4, columns] that is the transpose of such a one. */
+static inline __attribute__((always_inline)) TARGET void NAME(turn_transposed)(const vector *from, const int along,
+                                                                               const int across, vector *to,
+                                                                               const int to_along,
+                                                                               const int to_across,
+                                                                               const float *matrix, const int columns,
+                                                                               const int lines) {
+    for (int l = 0; l < lines; l++, from += across, to += to_across) {
+        vector sums[NAME(TILE_SIDE)];
+#pragma GCC unroll 4
+        for (int r = 0; r < NAME(TILE_SIDE); r++) {
+            sums[r] = matrix[r * columns] * from[0] + matrix[(r + 1) * columns - 1] * from[(columns - 1) * along];
+        }
+#pragma GCC unroll 4
+        for (int c = 1; c + 1 < columns; c += 2) {
+            const vector sum = from[c * along] + from[(c + 1) * along], gap = from[c * along] - from[(c + 1) * along];
+#pragma GCC unroll 4
+            for (int r = 0; r < NAME(TILE_SIDE); r++) {
+                sums[r] += matrix[r * columns + c] * (r % 2 ? gap : sum);
+            }
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < NAME(TILE_SIDE); r++) {
+            to[r * to_along] = sums[r];
         }
     }
 }
@@ -421,8 +478,8 @@ static inline __attribute__((always_inline)) TARGET void NAME(turn_back)(const f
                 for (int p = 0; p < sums * sums; p++) {
                     numbers[p] = LOAD(place + p * plane);
                 }
-                NAME(turn)(numbers, sums, 1, half, sums, 1, matrix, SIDE, sums, sums);
-                NAME(turn)(half, 1, sums, numbers, 1, SIDE, matrix, SIDE, sums, SIDE);
+                NAME(turn_transposed)(numbers, sums, 1, half, sums, 1, matrix, sums, sums);
+                NAME(turn_transposed)(half, 1, sums, numbers, 1, SIDE, matrix, sums, SIDE);
                 for (Py_ssize_t i = 0; i < high; i++) {
                     for (Py_ssize_t j = 0; j < wide; j++) {
                         float *to = corner + (i * t->wide + j) * t->filters + f;
@@ -551,40 +608,46 @@ static TARGET void NAME(max_pool)(const float *restrict x, float *restrict out, 
 static TARGET void NAME(max_pool_grad)(const float *restrict x, const float *restrict grad, float *restrict out,
                                        const struct windows *w, Py_ssize_t channels, Py_ssize_t row,
                                        Py_ssize_t rows) {
-    enum { BLOCK = 64 };
     for (Py_ssize_t r = 0; r < rows; r++) {
         Py_ssize_t top = (row + r) * w->stride_y - w->before_y, i0, i1;
         NAME(inside)(top, 1, w->high, w->height, &i0, &i1);
         for (Py_ssize_t q = 0; q < w->columns; q++, grad += channels) {
-            Py_ssize_t left = q * w->stride_x - w->before_x, j0, j1;
+            Py_ssize_t left = q * w->stride_x - w->before_x, j0, j1, c = 0;
             NAME(inside)(left, 1, w->wide, w->width, &j0, &j1);
             if (i0 >= i1 || j0 >= j1) {
                 continue;
             }
-            for (Py_ssize_t c = 0; c < channels; c += BLOCK) {
-                Py_ssize_t here = channels - c < BLOCK ? channels - c : BLOCK;
-                float best[BLOCK];
-                int32_t found[BLOCK];
-                const float *first = x + ((top + i0) * w->width + left + j0) * channels + c;
-                for (Py_ssize_t k = 0; k < here; k++) {
-                    best[k] = first[k];
-                    found[k] = 0;
-                }
-                for (Py_ssize_t i = i0; i < i1; i++) {
-                    for (Py_ssize_t j = j0; j < j1; j++) {
-                        const float *from = first + ((i - i0) * w->width + j - j0) * channels;
-                        int32_t tap = (int32_t)((i - i0) * w->wide + j - j0);
-                        for (Py_ssize_t k = 0; k < here; k++) {
-                            found[k] = from[k] > best[k] ? tap : found[k];
-                            best[k] = from[k] > best[k] ? from[k] : best[k];
-                        }
+            const Py_ssize_t corner = ((top + i0) * w->width + left + j0) * channels, line = w->width * channels;
+            const Py_ssize_t high = i1 - i0, wide = j1 - j0;
+            for (; c + LANES <= channels; c += LANES) {
+                const float *from = x + corner + c;
+                vector best = LOAD(from);
+                bits found = {0};
+                for (Py_ssize_t i = 0; i < high; i++) {
+                    for (Py_ssize_t j = 0; j < wide; j++) {
+                        const vector number = LOAD(from + i * line + j * channels);
+                        const bits larger = number > best;
+                        best = (vector)((larger & (bits)number) | (~larger & (bits)best));
+                        found = (larger & (int32_t)(i * wide + j)) | (~larger & found);
                     }
                 }
-                float *to = out + (first - x);
-                for (Py_ssize_t k = 0; k < here; k++) {
-                    Py_ssize_t tap = found[k];
-                    to[(tap / w->wide * w->width + tap % w->wide) * channels + k] += grad[c + k];
+                const vector slope = LOAD(grad + c);
+                for (Py_ssize_t i = 0; i < high; i++) {
+                    for (Py_ssize_t j = 0; j < wide; j++) {
+                        float *to = out + corner + c + i * line + j * channels;
+                        STORE(to) = LOAD(to) + (vector)((found == (int32_t)(i * wide + j)) & (bits)slope);
+                    }
                 }
+            }
+            for (; c < channels; c++) {
+                Py_ssize_t found = corner + c;
+                for (Py_ssize_t i = 0; i < high; i++) {
+                    for (Py_ssize_t j = 0; j < wide; j++) {
+                        const Py_ssize_t at = corner + c + i * line + j * channels;
+                        found = x[at] > x[found] ? at : found;
+                    }
+                }
+                out[found] += grad[c];
             }
         }
     }

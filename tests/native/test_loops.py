@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import expit
 
 from aexec import native
 from aexec.kernels.common.scattering import accumulate
@@ -128,6 +129,27 @@ def test_error_function_is_that_of_numpy() -> None:
     assert_both_agree("Erf", [x])
 
 
+SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 3e38, -3e38, 104.0, -104.0, 89.0, -89.0]
+
+
+@needs_loops
+@pytest.mark.parametrize("size", [1, 5001, 200_000])
+def test_sigmoid_is_that_of_numpy(size: int) -> None:
+    x = np.concatenate([np.linspace(-120, 120, size), SPECIAL]).astype(np.float32)
+    assert_both_agree("Sigmoid", [x])
+    np.testing.assert_allclose(run_op("Sigmoid", [x]), expit(x.astype(np.float64)), rtol=5e-7, atol=1e-37)
+
+
+@needs_loops
+@pytest.mark.parametrize("size", [1, 77, 200_000])
+def test_gradient_of_relu_is_that_of_numpy(size: int) -> None:
+    some = np.array(SPECIAL, np.float32)
+    grad = np.concatenate([random(1, size), np.repeat(some, len(some))])
+    x = np.concatenate([random(2, size), np.tile(some, len(some))])
+    assert_both_agree("ReluGrad", [grad, x], exact=True)
+    assert_both_agree("ReluGrad", [grad, x[::-1]], exact=True)  # not contiguous
+
+
 @needs_loops
 @given(SEEDS, st.integers(1, 30), st.integers(0, 50), st.integers(1, 40))
 def test_rows_are_added_in_order(seed: int, of: int, count: int, width: int) -> None:
@@ -181,6 +203,8 @@ TILES = (2, 5, 6, 3, 5, 6, 5, 1, 1, 6)
 TILES_SCRATCH = ("f", native.loops.winograd_scratch(TILES, 3) if native.loops else 0)
 CALLS: dict[str, tuple[Any, ...]] = {
     "erfs": (("f", 6), ("f", 6)),
+    "sigmoids": (("f", 6), ("f", 6)),
+    "relu_grads": (("f", 6), ("f", 6), ("f", 6)),
     "finish": (("f", 6), ("f", 3), ("f", 6), 2, 3, 0.0, 6.0),
     "depthwise": (("f", 60), ("f", 12), ("f", 36), WINDOWS, 3, 0, 3),
     "convolve": (("f", 60), ("f", 60), ("f", 60), SCRATCH, WINDOWS, 3, 5, 0, 3),

@@ -111,10 +111,15 @@ class _Row:
             return self._take(node, "BiasAdd", node.in_edges[1])
         if node.op not in _ADDS:
             return False
-        # An Add of a constant with one number per channel is a bias too.
+        # An Add of one number per channel is a bias too.
         value = self.uses.working.constant(node.in_edges[1 - place])
         channels, rank = self._channels()
-        if value is None or channels is None or value.ndim > rank or value.shape[-1:] != (channels,):
+        if channels is None:
+            return False
+        if value is None:
+            known = self.uses.working.shape(node.in_edges[1 - place]).dims
+            return rank > 1 and known == (channels,) and self._take(node, "BiasAdd", node.in_edges[1 - place])
+        if value.ndim > rank or value.shape[-1:] != (channels,):
             return False
         if value.size != channels or value.dtype != dtypes.float32.np:
             return False

@@ -26,6 +26,7 @@ from aexec.kernels.common.elementwise import (
     register,
     ufunc,
 )
+from aexec.kernels.common.single_loops import by_loop
 from aexec.kernels.common.variants import boxed
 
 __all__: list[str] = []
@@ -140,7 +141,10 @@ def sigmoid(c: OpKernelConstruction) -> Compute:
     from scipy.special import expit
 
     def compute(x: Any, out: Any = None) -> Any:
-        return expit(x) if x.size < _EXPIT_BELOW else formula(x, out)
+        if x.size < _EXPIT_BELOW:
+            return expit(x)
+        made = by_loop("sigmoids", out, x)
+        return formula(x, out) if made is None else made
 
     return in_float32(c, compute, forwards=(0,))
 

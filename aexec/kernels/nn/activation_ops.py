@@ -20,6 +20,7 @@ from aexec.framework.shape import check_same_shape, shape_text
 from aexec.framework.waiting.intra_op import in_pieces
 from aexec.kernels.common.array_module import reducer
 from aexec.kernels.common.elementwise import CLIP_ABOVE, clipper, in_float32, register
+from aexec.kernels.common.single_loops import by_loop
 
 __all__: list[str] = []
 
@@ -177,7 +178,17 @@ def _where(c: OpKernelConstruction, open_: Callable[[Any], Any]) -> Compute:
 
 
 def _relu_grad(c: OpKernelConstruction) -> Compute:
-    return _where(c, lambda x: x > 0)
+    plain = _where(c, lambda x: x > 0)
+    if c.xp is not np:
+        return plain
+
+    def compute(g: Any, x: Any, out: Any = None) -> Any:
+        made = by_loop("relu_grads", out, g, x)
+        if made is not None:
+            return made
+        return plain(g, x) if out is None else plain(g, x, out)
+
+    return compute
 
 
 def _relu6_grad(c: OpKernelConstruction) -> Compute:

@@ -168,6 +168,28 @@ class TestFusion:
         net.at = net("y", "AddV2", "bias", "other_bias", T=F)
         assert sorted((await net.same(FUSION)).values()) == ["_FusedConv2D", "_FusedConv2D"]
 
+    async def test_sum_with_a_variable_of_one_number_per_channel_is_a_bias(self) -> None:
+        with aexec.Graph() as graph:
+            x = aexec.placeholder("float32", [None, 6, 7, 3], name="x")
+            bias = aexec.get_variable("bias", [5], initializer=aexec.initializers.RandomNormal(seed=1))
+            conv = aexec.nn.conv2d(x, aexec.constant(normal(3, 3, 3, 5)), padding="SAME", name="conv")
+            aexec.ops.relu(aexec.ops.add_v2(bias.value(), conv), name="y")
+            wide = aexec.get_variable("wide", [7, 1], initializer=aexec.initializers.RandomNormal(seed=2))
+            other = aexec.nn.conv2d(x, aexec.constant(normal(3, 3, 3, 5)), padding="SAME", name="other")
+            aexec.ops.relu(aexec.ops.add_v2(other, wide.value()), name="z")
+            aexec.group(aexec.global_variables_initializer(), name="init")
+        values, ops = [], {}
+        for names in ((), ("fusion",)):
+            metadata, options = aexec.RunMetadata(), aexec.RunOptions(output_partition_graphs=True)
+            async with aexec.Session(graph, config=aexec.SessionConfig(graph_passes=names)) as session:
+                await session.run([], targets=["init"])
+                feeds = {"x:0": normal(2, 6, 7, 3, seed=3)}
+                values.append(await session.run(["y:0", "z:0"], feeds, options=options, metadata=metadata))
+            ops = {node.name: node.op for part in metadata.partition_graphs or () for node in part.node}
+        assert (ops["y"], ops["z"]) == ("_FusedConv2D", "Relu")
+        for plain, fused in zip(*values, strict=True):
+            assert plain.tobytes() == fused.tobytes()
+
     @pytest.mark.parametrize("shape", [(5,), (1, 1, 1, 5)])
     async def test_constant_sum_is_a_bias(self, shape: tuple[int, ...]) -> None:
         net = image().conv()
