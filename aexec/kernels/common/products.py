@@ -1,7 +1,8 @@
 """Products of matrices in pieces that several threads share; the epilogue is applied to each piece.
 
 The shapes alone decide the cuts.  BLAS copies the factor that is not cut once for every piece, so the larger one is
-cut, and pieces are not small.  Read next: `epilogue.py`, `framework/waiting/intra_op.py`.
+cut, and pieces are not small.  A piece of large matrices is multiplied in blocks, so that who closes a
+session waits for no more than a block.  Read next: `epilogue.py`, `framework/waiting/intra_op.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework.memory.allocator import WATCHED_CALLS, announce_scratch
+from aexec.framework.waiting.abandoned_calls import check_wanted
 from aexec.framework.waiting.intra_op import in_pieces
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 
@@ -25,6 +27,8 @@ _PIECE = 4_000_000
 # The least rows or columns of a piece, and the size of BLAS's tiles, of which they are a multiple.  At that length the
 # copy of the other factor costs a tenth of the piece's time.
 _LEAST_LENGTH, _TILE = 128, 16
+# Multiply-adds of a block, at most, if its sides are not shorter than `_LEAST_LENGTH`: 5 ms of a core or so.
+_BLOCK = 256_000_000
 
 
 def _cuts(length: int, steps: int) -> list[slice]:
@@ -33,6 +37,27 @@ def _cuts(length: int, steps: int) -> list[slice]:
     tiles = -(-length // _TILE)
     bounds = [min(length, tiles * i // pieces * _TILE) for i in range(pieces + 1)]
     return [slice(start, stop) for start, stop in pairwise(bounds)]
+
+
+def _multiply(a: Any, b: Any, out: Any) -> None:
+    """Write the product of two matrices to `out`, in blocks of the longer side if it takes many multiply-adds.
+
+    Raises:
+        AbandonedError: nobody waits for this call any more; some blocks are not written then.
+    """
+    (rows, common), columns = a.shape, b.shape[1]
+    longer, shorter = max(rows, columns), min(rows, columns)
+    length = max(_LEAST_LENGTH, _BLOCK // (common * shorter) // _TILE * _TILE)
+    if length >= longer:
+        np.matmul(a, b, out=out)
+        return
+    for start in range(0, longer, length):
+        check_wanted()
+        part = slice(start, start + length)
+        if columns > rows:
+            np.matmul(a, b[:, part], out=out[:, part])
+        else:
+            np.matmul(a[part], b, out=out[part])
 
 
 def _announce_copies(*factors: Any) -> None:
@@ -70,14 +95,14 @@ def matrix_product(xp: Any, a: Any, b: Any, epilogue: Epilogue | None = None, ou
         out = np.empty((rows, columns), a.dtype)
     if columns > rows:
         cuts = _cuts(columns, steps)
-        in_pieces(len(cuts), lambda i: np.matmul(a, b[:, cuts[i]], out=out[:, cuts[i]]))
+        in_pieces(len(cuts), lambda i: _multiply(a, b[:, cuts[i]], out[:, cuts[i]]))
         apply_in_blocks(out, epilogue)
         return out
     cuts = _cuts(rows, steps)
 
     def piece(i: int) -> None:
         part = cuts[i]
-        np.matmul(a[part], b, out=out[part])
+        _multiply(a[part], b, out[part])
         apply_in_blocks(out[part], epilogue, part.start)
 
     in_pieces(len(cuts), piece)
@@ -104,10 +129,14 @@ def batch_product(a: Any, b: Any) -> Any:
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     # Cut the first axis longer than 1.
     axis = next((i for i, length in enumerate(batch) if length > 1), None)
-    if axis is None:
-        return np.matmul(a, b)
     out = np.empty((*batch, a.shape[-2], b.shape[-1]), a.dtype)
-    steps = prod(batch) * a.shape[-2] * a.shape[-1] * b.shape[-1]
+    of_one = a.shape[-2] * a.shape[-1] * b.shape[-1]
+    if axis is None or of_one > _BLOCK:
+        left, right = (np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (a, b))
+        for at in np.ndindex(batch):
+            matrix_product(np, left[at], right[at], out=out[at])
+        return out
+    steps = prod(batch) * of_one
     pieces = min(batch[axis], max(1, steps // _PIECE))
     if pieces == 1:
         return np.matmul(a, b, out=out)

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from aexec.framework.memory.allocator import tracking_allocations
+from aexec.framework.waiting.abandoned_calls import AbandonedError, CallInThread, check_wanted
 from aexec.framework.waiting.intra_op import HelperThreads
+from aexec.kernels.common import products
 from aexec.kernels.common.products import batch_product, matrix_product
 
 
@@ -101,3 +103,31 @@ def test_factors_that_numpy_copies_are_announced(kind: str) -> None:
         with tracking_allocations() as tracked:
             product(left, right)
         assert tracked.temp_bytes == (rows.nbytes if kind in ("repeated", "gaps") else 0)
+
+
+def test_product_ends_within_a_block_when_nobody_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A piece of 128 rows has seven blocks.
+    monkeypatch.setattr(products, "_BLOCK", 10_000_000)
+    call, looked = CallInThread(), 0
+
+    def look() -> None:
+        nonlocal looked
+        looked += 1
+        if looked == 3:
+            call.abandon()
+        check_wanted()
+
+    monkeypatch.setattr(products, "check_wanted", look)
+    out = np.full((1024, 1024), np.nan, np.float32)
+    with pytest.raises(AbandonedError), call.running():
+        matrix_product(np, _random(1024, 512), _random(512, 1024), out=out)
+    assert np.isfinite(out[:128, :288]).all() and np.isnan(out[:128, 288:]).all() and np.isnan(out[128:]).all()
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [((256, 512), (512, 1024)), ((1024, 512), (512, 256)), ((1, 2, 300, 300), (2, 300, 300))]
+)
+def test_products_in_blocks(monkeypatch: pytest.MonkeyPatch, left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    monkeypatch.setattr(products, "_BLOCK", 10_000_000)
+    a, b = _random(*left), _random(*right)
+    np.testing.assert_allclose(batch_product(a, b), a @ b, rtol=1e-4, atol=1e-3)
