@@ -12,6 +12,7 @@ import pytest
 from aexec import errors
 from aexec.framework.waiting.cancellation import CancellationManager
 from aexec.resources.waiting_lines import NOT_YET, WaitingLines
+from tests.support.collector import no_collector
 
 
 class Store:
@@ -119,8 +120,7 @@ async def test_failed_wait_is_freed_without_the_garbage_collector(by: str) -> No
         await lines.join("line", attempt, manager, "was cancelled")
 
     gc.collect()
-    gc.disable()
-    try:
+    with no_collector():
         waiting = asyncio.ensure_future(wait_with(value))
         del value
         await asyncio.sleep(0)
@@ -136,5 +136,3 @@ async def test_failed_wait_is_freed_without_the_garbage_collector(by: str) -> No
         del waiting
         await asyncio.sleep(0)
         assert held() is None
-    finally:
-        gc.enable()

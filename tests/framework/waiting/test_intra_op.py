@@ -13,6 +13,7 @@ import pytest
 from aexec.framework.waiting import intra_op
 from aexec.framework.waiting.abandoned_calls import AbandonedError, CallInThread, check_wanted
 from aexec.framework.waiting.intra_op import HelperThreads, at_once, in_pieces, use_helpers
+from tests.support.collector import no_collector
 
 
 @pytest.fixture
@@ -235,8 +236,7 @@ def test_exception_of_a_piece_is_not_kept(helpers: HelperThreads) -> None:
         raise KeyError
 
     kept: list[weakref.ref[Large]] = []
-    gc.disable()
-    try:
+    with no_collector():
         with helpers.for_kernel():
             with suppress(KeyError):
                 in_pieces(2, fails)
@@ -244,5 +244,3 @@ def test_exception_of_a_piece_is_not_kept(helpers: HelperThreads) -> None:
             both = threading.Barrier(2, timeout=60)
             in_pieces(2, lambda _: both.wait())
         assert [ref() for ref in kept] == [None] * len(kept)
-    finally:
-        gc.enable()

@@ -27,6 +27,7 @@ from aexec.runtime.compiled.line_text import comment_of
 from aexec.runtime.interpreter import execution, node_runner
 from aexec.runtime.plans import compilation_policy
 from aexec.runtime.threads import slices, worker_pool
+from tests.support.collector import no_collector
 from tests.support.programs.graphs import GraphBuilder, counting_loop
 
 register_op("TestFault(x: float) -> y: float", stateful=True)
@@ -605,12 +606,9 @@ async def test_discarded_line_is_freed_without_the_garbage_collector(before: int
             await call(X)
         assert call.plan is not None
         function = weakref.ref(call.plan.compilation.compiled.function)
-        gc.disable()
-        try:
+        with no_collector():
             call.plan.compilation.refuse("enough")
             assert function() is None
-        finally:
-            gc.enable()
 
 
 @pytest.mark.parametrize("compile_plans", [False, True])
@@ -631,10 +629,7 @@ async def test_error_holds_no_value_of_the_run(compile_plans: bool) -> None:
         _behaviour["in"] = make
         _behaviour["fault"] = failing_with(lambda: ValueError("no"))
         gc.collect()
-        gc.disable()
-        try:
+        with no_collector():
             with contextlib.suppress(errors.UnknownError):
                 await session.run("y:0", FEEDS)
             assert held and held[0]() is None
-        finally:
-            gc.enable()

@@ -26,6 +26,7 @@ from aexec.runtime.plans import compilation_policy
 from aexec.runtime.plans.trial import _MOST_RUNS, _TRIALS, Trial
 from tests.runtime.compiled.test_compiled_faults import EXCEPTIONS
 from tests.support import gates
+from tests.support.collector import no_collector
 from tests.support.compilation_policies import write_anew
 from tests.support.node_estimates import set_scale
 from tests.support.programs import line_programs
@@ -317,14 +318,11 @@ async def test_error_holds_no_value_of_the_run(node: str) -> None:
         call = await going_on(session, "lhl")
         _behaviour.update({"n0": make, node: fail})
         gc.collect()
-        gc.disable()
-        try:
+        with no_collector():
             with contextlib.suppress(errors.UnknownError):
                 await call(X)
             while held[0]() is not None:  # the worker's thread lets go of it in its own time
                 await asyncio.sleep(0)
-        finally:
-            gc.enable()
 
 
 # Cancellation

@@ -25,6 +25,7 @@ from aexec.runtime.interpreter.executor import NOTHING, ExecutionStatistics, reg
 from aexec.runtime.plans.partitioned_plan import PartitionedPlan
 from aexec.runtime.plans.plan import Plan
 from tests.support import gates
+from tests.support.collector import no_collector
 from tests.support.programs.functions import calls, function_def
 from tests.support.programs.graphs import GraphBuilder, chain_over_devices, counting_loop
 from tests.support.waiting import assert_empty
@@ -283,8 +284,7 @@ async def test_failed_step_frees_values_without_the_garbage_collector(fails: lis
     async with session(g) as opened:
         await opened.run("x:0", {"x:0": 1.0})
         gc.collect()
-        gc.disable()
-        try:
+        with no_collector():
             fed = np.ones(100_000, np.float32)
             alive = weakref.ref(fed)
             with suppress(errors.InvalidArgumentError):
@@ -292,8 +292,6 @@ async def test_failed_step_frees_values_without_the_garbage_collector(fails: lis
                 pytest.fail("it did not fail")
             del fed
             assert alive() is None
-        finally:
-            gc.enable()
 
 
 @pytest.mark.parametrize("place", [0, 1, 3])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable
@@ -17,6 +16,7 @@ from aexec import errors
 from aexec.framework.waiting.inline_call import NeedsThreadError, on_event_loop
 from aexec.framework.waiting.worker_threads import OnCancel
 from aexec.runtime.threads.worker_pool import WorkerPool, any_thread_busy, run_in_thread
+from tests.support.collector import no_collector
 from tests.support.waiting import until
 
 Run = Callable[..., Any]
@@ -176,11 +176,8 @@ async def test_failed_call_keeps_nothing_alive(run: Run) -> None:
         with pytest.raises(ValueError):
             await run(fail, argument, on_cancel=OnCancel.ABANDON)
 
-    gc.disable()
-    try:
+    with no_collector():
         await fails(kept)
         del kept
         await run(int, on_cancel=OnCancel.ABANDON)  # a thread lets go of its last call with the next,
         await until(lambda: found() is None)  # or soon after it has told the outcome
-    finally:
-        gc.enable()
