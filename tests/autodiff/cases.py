@@ -486,6 +486,14 @@ case("AvgPool3D", lambda x: ops.avg_pool3d(x, **_pool3d), _volume, **SINGLE)
 case("AvgPool3DGrad", lambda g: ops.avg_pool3d_grad([1, 3, 4, 3, 1], g, **_pool3d), single(1, 2, 2, 2, 1), **SINGLE)
 case("MaxPool3D", lambda x: ops.max_pool3d(x, **_pool3d), _volume, **SINGLE)
 case("MaxPool", lambda x: ops.max_pool(x, **_pool), _image)
+_fractional: dict[str, Any] = {
+    "pooling_ratio": [1, 1.3, 1.3, 1],
+    "overlapping": True,
+    "deterministic": True,
+    "seed": 1,
+}
+case("FractionalAvgPool", lambda x: ops.fractional_avg_pool(x, **_fractional)[0], _image)
+case("FractionalMaxPool", lambda x: ops.fractional_max_pool(x, **_fractional)[0], _image)
 case("MaxPoolV2", lambda x: ops.max_pool_v2(x, [1, 2, 2, 1], [1, 2, 1, 1], padding="SAME"), _image)
 case("MaxPoolWithArgmax", lambda x: ops.max_pool_with_argmax(x, **_pool)[0], _image)
 

@@ -38,7 +38,7 @@ REASONS = {
     "a table that a dataset fills": "InitializeTableFromDataset",
     "calls functions of the process that made the graph, which a GraphDef does not carry: use aexec.op": """PyFunc
     EagerPyFunc PyFuncStateless""",
-    "not built yet": """Batch CSRSparseMatrix* DecodeProtoV2 DenseToCSRSparseMatrix EncodeProto Fractional*
+    "not built yet": """Batch CSRSparseMatrix* DecodeProtoV2 DenseToCSRSparseMatrix EncodeProto
     QuantizedBatchNorm* QuantizedConcatV2 QuantizedConv2D?* QuantizedDepthwise* QuantizedMatMulWith* RecordInput
     Requantiz*PerChannel Skipgram *SparseMatrix* Unbatch UnbatchGrad _FusedQuantized* _QuantizedMatMul
     _QuantizedMaxPool3D""",

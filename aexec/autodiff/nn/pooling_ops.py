@@ -38,6 +38,17 @@ def _avg_pool_grad(op: ForwardOp, grad: Tensor) -> tuple[None, Tensor]:
     return None, create_node(forward, {argument: grad}, _windows(op)).output(0)
 
 
+@gradient("FractionalAvgPool")
+def _fractional_avg_pool(op: ForwardOp, grad: Tensor, *_sequences: Tensor | None) -> Tensor:
+    inputs = {
+        "orig_input_tensor_shape": ops.shape(op.inputs[0], out_type="int64"),
+        "out_backprop": grad,
+        "row_pooling_sequence": op.outputs[1],
+        "col_pooling_sequence": op.outputs[2],
+    }
+    return create_node("FractionalAvgPoolGrad", inputs, op.attrs("overlapping")).output(0)
+
+
 # Maxima
 
 
@@ -49,6 +60,18 @@ def _of_max(name: str, x: Tensor, y: Tensor, grad: Tensor, attrs: dict[str, Any]
 def _max_pool(op: ForwardOp, grad: Tensor) -> Tensor:
     attrs = _windows(op) | op.attrs("explicit_paddings")
     return _of_max("MaxPoolGrad", op.inputs[0], op.outputs[0], grad, attrs)
+
+
+@gradient("FractionalMaxPool")
+def _fractional_max_pool(op: ForwardOp, grad: Tensor, *_sequences: Tensor | None) -> Tensor:
+    inputs = {
+        "orig_input": op.inputs[0],
+        "orig_output": op.outputs[0],
+        "out_backprop": grad,
+        "row_pooling_sequence": op.outputs[1],
+        "col_pooling_sequence": op.outputs[2],
+    }
+    return create_node("FractionalMaxPoolGrad", inputs, op.attrs("overlapping")).output(0)
 
 
 @gradient("MaxPool3D")

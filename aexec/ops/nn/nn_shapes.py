@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from aexec.framework import errors
 from aexec.framework.shape_functions.common_shape_fns import broadcast_shape
-from aexec.framework.shape_functions.shape_inference import Dimension, DimensionOrConstant, InferenceContext, Shape
+from aexec.framework.shape_functions.shape_inference import Dimension, InferenceContext, Shape
 from aexec.ops.nn import window_shapes as nn
 
 
@@ -171,23 +173,23 @@ def dilation_2d(c: InferenceContext) -> None:
 
 
 def fractional_pool(c: InferenceContext) -> None:
-    """Each dimension divided by its ratio, and the starts of rows and columns."""
+    """Each dimension divided by its ratio, in float32; and the starts of rows and columns, each with one end more."""
     shape = c.with_rank(c.input(0), 4)
     ratios = c.attr("pooling_ratio")
     if len(ratios) != 4:
         raise errors.InvalidArgumentError("pooling_ratio field must specify 4 dimensions")
-    dims: list[DimensionOrConstant] = []
+    dims: list[Dimension] = []
     for index, ratio in enumerate(ratios):
         size = c.dim(shape, index).value
         if size is None:
             dims.append(c.unknown_dim())
             continue
-        if ratio <= 0 or math.floor(size / ratio) < 0:
+        if not 0 < ratio < math.inf:
             raise errors.InvalidArgumentError(f"Size computed for dim {index} is negative: ratio {ratio}")
-        dims.append(c.make_dim(math.floor(size / ratio)))
+        dims.append(c.make_dim(math.floor(np.float32(size) / np.float32(ratio))))
     c.set_output(0, c.make_shape(dims))
-    c.set_output(1, c.vector(dims[1]))
-    c.set_output(2, c.vector(dims[2]))
+    c.set_output(1, c.vector(c.add(dims[1], 1)))
+    c.set_output(2, c.vector(c.add(dims[2], 1)))
 
 
 def fractional_avg_pool_grad(c: InferenceContext) -> None:

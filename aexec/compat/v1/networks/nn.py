@@ -102,6 +102,11 @@ __getattr__, __dir__ = namespace(
         "avg_pool2d": f"aexec.nn:avg_pool | value {_POOL} input=value",
         "avg_pool_v2": f"aexec.nn:avg_pool | input {_POOL}",
         "max_pool_v2": f"aexec.nn:max_pool | input {_POOL}",
+        **{
+            f"fractional_{kind}_pool": f"""ops:fractional_{kind}_pool | value pooling_ratio pseudo_random!False
+            overlapping!False deterministic!False seed!0 seed2!0 name"""
+            for kind in ("avg", "max")
+        },
         "conv3d_backprop_filter": "ops:conv3d_backprop_filter_v2",
         "conv3d_backprop_filter_v2": "ops:conv3d_backprop_filter_v2",
         **{
@@ -186,7 +191,5 @@ __getattr__, __dir__ = namespace(
     },
     {
         "ctc_loss_v2": "use tf.nn.ctc_loss",
-        "fractional_avg_pool": "use aexec.ops.fractional_avg_pool",
-        "fractional_max_pool": "use aexec.ops.fractional_max_pool",
     },
 )
