@@ -6,9 +6,7 @@ The calls are made in a process of its own, which may be stopped.  A call that f
 
 from __future__ import annotations
 
-import json
-import select
-import subprocess
+import os
 import sys
 from collections.abc import Iterator
 from itertools import cycle
@@ -16,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.call_workers import CallWorker, CallWorkers
+from tests.support.family_figures import FamilyFigures
 from tests.support.programs.extreme_calls import ops_to_run
 from tests.support.programs.extreme_calls_worker import (
     ACCOUNTINGS,
@@ -28,8 +28,6 @@ from tests.support.programs.extreme_calls_worker import (
 )
 from tests.support.programs.seeds import Seeds
 
-# How long a call may take, its session's end included, before it is taken for one that never ends.
-_PATIENCE = 30.0
 _GROUPS = 8
 # Calls that held the loop, took what was not counted, or went on, once.
 FOUND = " ".join(
@@ -88,67 +86,28 @@ FOUND = " ".join(
 _REACHED = 0.6
 
 
-class Worker:
-    """The process that makes the calls.
-
-    Attributes:
-        reached: ops whose kernels were called.
-    """
-
-    def __init__(self) -> None:
-        self.reached: set[str] = set()
-        self._process: subprocess.Popen[str] | None = None
-
-    def call(self, kind: str, op: str, seed: int, accounting: str) -> dict[str, Any] | None:
-        """What came of a call; None if nothing did."""
-        if self._process is None:
-            command = [sys.executable, "-m", "tests.support.programs.extreme_calls_worker"]
-            pipe = subprocess.PIPE
-            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
-        process = self._process
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(f"{kind} {op} {seed} {accounting}\n")
-        process.stdin.flush()
-        ready, _, _ = select.select([process.stdout], [], [], _PATIENCE)
-        line = process.stdout.readline() if ready else ""
-        if not line:
-            self.close()
-            return None
-        said: dict[str, Any] = json.loads(line)
-        if said["reached"]:
-            self.reached.add(op)
-        return said
-
-    def close(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            for stream in (self._process.stdin, self._process.stdout):
-                if stream is not None:
-                    stream.close()
-            self._process = None
-
-
 @pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    made = Worker()
+def worker() -> Iterator[CallWorker]:
+    made = CallWorker()
     yield made
     made.close()
 
 
-def what_is_wrong(worker: Worker, *call: Any) -> str:
-    """What a call did that no call may, also in a process that has made no other, whose memory is the call's own."""
-    if _what_is_wrong(worker, *call):
+def made_alone(worker: CallWorker, call: str) -> tuple[str, dict[str, Any]]:
+    """Make a call; if it does what no call may, make it again in a process that has made no other, whose memory is the
+    call's own.  Return what it did that no call may, and its outcome.
+    """
+    said = worker.call(call)
+    if what_is_wrong(call, said):
         worker.close()
-        return _what_is_wrong(worker, *call)
-    return ""
+        said = worker.call(call)
+    return what_is_wrong(call, said), said or {}
 
 
-def _what_is_wrong(worker: Worker, kind: str, op: str, seed: int, accounting: str) -> str:
-    name = f"{kind} {op} {seed} {accounting}"
-    said = worker.call(kind, op, seed, accounting)
+def what_is_wrong(call: str, said: dict[str, Any] | None) -> str:
+    """Return what a call did that no call may; nothing if all was well."""
     if said is None:
-        return f"{name}: the process died, or did not end"
+        return f"{call}: the process died, or did not end"
     wrong = []
     if said["foreign"]:
         wrong.append(said["error"])
@@ -164,40 +123,55 @@ def _what_is_wrong(worker: Worker, kind: str, op: str, seed: int, accounting: st
         wrong.append(f"it was answered after {said['took_ms']:.0f} ms, with a deadline of {1000 * DEADLINE:.0f}")
     if said["went_on_ms"] > WENT_ON_MS:
         wrong.append(f"it went on for {said['went_on_ms']:.0f} ms of the processor when it had been answered")
-    return f"{name}: {'; '.join(wrong)}: {said['call']}" if wrong else ""
+    return f"{call}: {'; '.join(wrong)}: {said['call']}" if wrong else ""
 
 
 @pytest.mark.parametrize("group", range(_GROUPS))
-def test_every_op(worker: Worker, group: int) -> None:
+def test_every_op(worker: CallWorker, group: int) -> None:
     """Calls that cost much and are made of little; most are not refused before they come to a kernel."""
     ops = ops_to_run()[group::_GROUPS]
-    worker.reached.clear()
-    found = [what_is_wrong(worker, "chain", op, 0, accounting) for op, accounting in zip(ops, cycle(ACCOUNTINGS))]
-    assert not [text for text in found if text]
-    assert len(worker.reached) > _REACHED * len(ops)
+    made = [made_alone(worker, f"chain {op} 0 {accounting}") for op, accounting in zip(ops, cycle(ACCOUNTINGS))]
+    assert not [wrong for wrong, _ in made if wrong]
+    assert sum(said["reached"] > 0 for _, said in made) > _REACHED * len(ops)
 
 
 @pytest.mark.parametrize("call", FOUND)
-def test_calls_found_before_are_handled(worker: Worker, call: str) -> None:
-    kind, op, seed = call.split()
-    assert not [wrong for accounting in ACCOUNTINGS if (wrong := what_is_wrong(worker, kind, op, seed, accounting))]
+def test_calls_found_before_are_handled(worker: CallWorker, call: str) -> None:
+    assert not [wrong for a in ACCOUNTINGS if (wrong := made_alone(worker, f"{call} {a}")[0])]
 
 
 @pytest.mark.soak
+@pytest.mark.time_limit(12 * 3600)
 @pytest.mark.parametrize("kind", ["extreme", "enlarged", "attack", "chain"])
-def test_every_op_with_much_else(worker: Worker, kind: str) -> None:
-    """Seed after seed, each with the next op."""
-    ops, seeds = ops_to_run(), Seeds(200_000 if kind == "chain" else 50_000)
-    for seed in seeds:
-        with seeds.trying(seed):
+def test_every_op_with_much_else(worker: CallWorker, kind: str) -> None:
+    """Seed after seed, each with the next op, in some processes at once; what is wrong there is repeated alone."""
+    ops, seeds, figures = ops_to_run(), Seeds(200_000 if kind == "chain" else 50_000), FamilyFigures()
+    accountings, seed_of = list(ACCOUNTINGS), {}
+
+    def calls() -> Iterator[str]:
+        for seed in seeds:
             again, number = divmod(seed, len(ops))
-            accounting = list(ACCOUNTINGS)[again % 2]
-            if wrong := what_is_wrong(worker, kind, ops[number], again + 1, accounting):
-                raise AssertionError(wrong)
+            call = f"{kind} {ops[number]} {again + 1} {accountings[again % 2]}"
+            seed_of[call] = seed
+            yield call
+
+    workers = CallWorkers(int(os.environ.get("AEXEC_CALL_WORKERS", 0)))
+    try:
+        for call, answer in workers.answers(calls()):
+            wrong, said = what_is_wrong(call, answer), answer
+            if wrong:
+                wrong, said = made_alone(worker, call)
+            with seeds.trying(seed_of.pop(call)):
+                if said:
+                    figures.note(call.split()[1], said)
+                assert not wrong, wrong
+    finally:
+        workers.close()
+        print(figures)
     seeds.check()
 
 
 if __name__ == "__main__":
-    one = Worker()
-    print(one.call(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]))
+    one = CallWorker()
+    print(one.call(" ".join(sys.argv[1:5])))
     one.close()

@@ -97,6 +97,9 @@ class _DeviceCall(CallMemory):
             self.refused = True
             raise
 
+    def _part(self) -> CallMemory:
+        return _DeviceCall(self._step, self._node, self._of_device)
+
 
 def without_arrays(error: BaseException) -> BaseException:
     """The error; if it is an out-of-memory error, without its traceback, whose frames keep arrays."""

@@ -6,6 +6,7 @@ Next to read: `log_memory.py`, and `allocator.py` for watchers of calls.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from aexec.framework.dtypes import DType
@@ -43,6 +44,9 @@ class AllocationLogger:
 
     def is_scratch(self, array: Any) -> None:
         """It was logged when it was made."""
+
+    def of_part(self) -> AbstractContextManager[AllocationLogger]:
+        return nullcontext(self)
 
 
 class _Logged(AllocatorWrapper):

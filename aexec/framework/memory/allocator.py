@@ -21,9 +21,9 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -58,11 +58,14 @@ __all__ = [
     "tracking_allocations",
     "watch_the_rest",
     "watched",
+    "watched_elsewhere",
     "watchers",
     "watching",
 ]
 
 Array = np.ndarray[Any, Any]
+
+T = TypeVar("T")
 
 
 class AllocatorAttributes(enum.IntFlag):
@@ -432,6 +435,10 @@ class AllocationWatcher(Protocol):
         """Note that an array is the call's scratch memory (`OpKernelContext.allocate_temp`)."""
         ...
 
+    def of_part(self) -> AbstractContextManager[AllocationWatcher]:
+        """Context manager: the watcher of a part of the call that another thread makes, and that may end after it."""
+        ...
+
 
 # The number of watched calls, in all threads and tasks; while it is 0, `watchers` need not be called.
 WATCHED_CALLS = [0]
@@ -546,14 +553,18 @@ class Growth:
             raise errors.ResourceExhaustedError(f"OOM when allocating strings of {self._made} bytes, and more to come")
 
 
-@contextmanager
-def watching(watcher: AllocationWatcher, *, every: bool = True) -> Iterator[None]:
+def watching(watcher: AllocationWatcher, *, every: bool = True) -> AbstractContextManager[None]:
     """Context manager: inside, in this thread or task alone, `watcher` and the watchers around it see allocations.
 
     Args:
         every: True to see small arrays too, which kernels otherwise make without an allocator; costs microseconds.
     """
-    token = _watchers.set((*_watchers.get(), watcher))
+    return _watching((*_watchers.get(), watcher), every=every)
+
+
+@contextmanager
+def _watching(watchers: tuple[AllocationWatcher, ...], *, every: bool) -> Iterator[None]:
+    token = _watchers.set(watchers)
     with _lock:
         WATCHED_CALLS[0] += 1
         TRACKED_CALLS[0] += every
@@ -564,6 +575,21 @@ def watching(watcher: AllocationWatcher, *, every: bool = True) -> Iterator[None
         with _lock:
             WATCHED_CALLS[0] -= 1
             TRACKED_CALLS[0] -= every
+
+
+def watched_elsewhere(call: Callable[..., T]) -> Callable[..., T]:
+    """Return `call`, as a part of the running call, for another thread: this call's watchers see what it allocates."""
+    whole = _watchers.get()
+    if not whole:
+        return call
+
+    def part(*args: Any) -> T:
+        with ExitStack() as parts:
+            watchers = tuple([parts.enter_context(watcher.of_part()) for watcher in whole])
+            with _watching(watchers, every=False):
+                return call(*args)
+
+    return part
 
 
 class TrackedAllocations:
@@ -596,6 +622,9 @@ class TrackedAllocations:
 
     def is_scratch(self, array: Array) -> None:
         self.temp_bytes += array.nbytes
+
+    def of_part(self) -> AbstractContextManager[AllocationWatcher]:
+        return nullcontext(self)
 
     def used(self) -> tuple[proto.AllocatorMemoryUsed, ...]:
         """The memory taken from each allocator; see `TrackingAllocator.used`."""

@@ -15,7 +15,8 @@ import math
 import threading
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -310,6 +311,15 @@ class CallMemory:
     def is_scratch(self, array: Any) -> None:
         """Do nothing: the array was counted when it was made."""
 
+    @contextmanager
+    def of_part(self) -> Iterator[CallMemory]:
+        """Context manager: memory of its own, as the part may end after the call has given back what it reserved."""
+        part = self._part()
+        try:
+            yield part
+        finally:
+            part.release()
+
     def end(self, outputs: Iterable[Any] = (), inputs: Sequence[Any] = ()) -> None:
         """End the call: count its outputs, and give back the rest of the reservation.
 
@@ -324,12 +334,19 @@ class CallMemory:
         for array in outputs:
             if id(buffer_of(array)) not in given:
                 new.add(array)
-        self._step.give_back(self._left + self._scratch)
-        self._left = self._scratch = 0
+        self.release()
         for array in new.freeze():
             # A read-only value belongs to a variable or another resource, and not to the step.
             self._use(array, self._step if array.flags.writeable else self._step.within)
         self._step.check()
+
+    def _part(self) -> CallMemory:
+        return CallMemory(self._step, self._node)
+
+    def release(self) -> None:
+        """Give back the rest of the reservation."""
+        self._step.give_back(self._left + self._scratch)
+        self._left = self._scratch = 0
 
     def _use(self, array: Any, account: MemoryAccount | None) -> None:
         covered = min(self._left, array.nbytes)

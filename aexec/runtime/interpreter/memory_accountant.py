@@ -39,7 +39,7 @@ from aexec.framework.memory.allocator import watching
 from aexec.framework.memory.kept_memory import KeptMemory
 from aexec.framework.memory.memory_account import CallMemory, MemoryAccount
 from aexec.framework.memory.tensor_buffer import CPU_ALLOCATOR, buffer_of, measuring_ns, memory_bytes
-from aexec.framework.waiting.futures import AWAITABLE
+from aexec.framework.waiting.futures import AWAITABLE, PendingOutputs
 from aexec.framework.waiting.inline_call import check_inline
 from aexec.framework.waiting.loop_budget import DEFAULT, MEASURE_NS
 from aexec.framework.wire import variant
@@ -433,7 +433,9 @@ class MemoryAccountant(OuterTracer):
                     del told  # whose traceback refers to this frame
             if isinstance(out, AWAITABLE):
                 call.end()
-                return once_there(out, lambda out: count(call, out))
+                if not isinstance(out, PendingOutputs):
+                    out = _watched(out, call, every=memory.is_exact)
+                return once_there(out, lambda out: count(call, out), lambda error: call.end())
             self._end(node, call, out, arguments)
             return out
 
@@ -460,6 +462,11 @@ class MemoryAccountant(OuterTracer):
 
     def _with_report(self, node: PlanNode, error: errors.ResourceExhaustedError) -> errors.ResourceExhaustedError:
         return errors.ResourceExhaustedError(error.message + self._memory.report(node.device))
+
+
+async def _watched(outputs: Any, call: CallMemory, *, every: bool) -> Any:
+    with watching(call, every=every):
+        return await outputs
 
 
 def _makes_nothing(transfer: Node) -> bool:

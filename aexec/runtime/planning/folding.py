@@ -7,6 +7,7 @@ Next to read: `aexec/graph/passes/constant_folding.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from time import thread_time
 from typing import Any
 
@@ -145,6 +146,9 @@ class _LittleRoom:
 
     def is_scratch(self, array: Any) -> None:
         self.announce_scratch(array.nbytes)
+
+    def of_part(self) -> AbstractContextManager[_LittleRoom]:
+        return nullcontext(self)
 
 
 def _is_built_in(node: Node) -> bool:

@@ -25,6 +25,7 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.memory.allocator import watched_elsewhere
 from aexec.framework.waiting.abandoned_calls import CallInThread
 from aexec.framework.waiting.futures import until_done
 from aexec.framework.waiting.inline_call import NeedsThreadError
@@ -170,7 +171,7 @@ class WorkerPool:
         """Submit a call: a future of what it returns, and what withdraws it if it has not begun."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[T] = loop.create_future()
-        job = self.submit(loop, call, args, lambda job: _hand_over(job, waiter))
+        job = self.submit(loop, watched_elsewhere(call), args, lambda job: _hand_over(job, waiter))
 
         def withdraw() -> bool:
             if on_cancel is OnCancel.ABANDON:

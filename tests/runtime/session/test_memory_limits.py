@@ -312,6 +312,33 @@ async def test_table_entries_and_cut_rows_count_where_each_call_is_counted() -> 
         await until(lambda: limited.statistics().bytes_in_use < 400 * many)
 
 
+@pytest.mark.parametrize("kept_by", ["queue", "batch", "staging area", "map"])
+@pytest.mark.parametrize("exact", [True, False])
+async def test_copies_that_threads_make_to_keep_count_until_they_are_freed(kept_by: str, exact: bool) -> None:
+    """A fed array may be written to later, so it is copied, in a thread because it is large."""
+    with aexec.Graph() as graph:
+        x, key = aexec.placeholder("float32", name="x"), aexec.placeholder("int64", name="key")
+        queue = ops.fifo_queue_v2(component_types=["float32"], name="queue")
+        if kept_by == "queue":
+            ops.queue_enqueue_v2(queue, [x], name="put")
+        elif kept_by == "batch":
+            ops.queue_enqueue_many_v2(queue, [x], name="put")
+        elif kept_by == "staging area":
+            ops.stage([x], name="put")
+        else:
+            ops.map_stage(key, [0], [x], dtypes=["float32"], name="put")
+    large = np.ones((2, 16 * MB // 8), np.float32)
+    async with session(graph, session_bytes=(30 if exact else 400) * MB) as limited:
+        await limited.run([], {"x:0": large, "key:0": 1}, targets=["put"])
+        assert 16 * MB <= limited.statistics().bytes_in_use < 17 * MB
+        if exact:
+            for _ in range(2):
+                with pytest.raises(errors.ResourceExhaustedError, match="session_bytes"):
+                    await limited.run([], {"x:0": large, "key:0": 2}, targets=["put"])
+                large = np.ones((2, 32 * MB // 8), np.float32)
+            assert limited.statistics().bytes_in_use < 17 * MB
+
+
 def folded() -> aexec.Graph:
     """A sum of constants that takes 2 MiB, and repeats one number."""
     with aexec.Graph() as graph:
