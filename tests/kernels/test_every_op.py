@@ -140,6 +140,24 @@ def test_calls_found_before_are_handled(worker: CallWorker, call: str) -> None:
     assert not [wrong for a in ACCOUNTINGS if (wrong := made_alone(worker, f"{call} {a}")[0])]
 
 
+# Faults of kernels, and a call that shows each.
+PLANTED = {
+    ("without cost", "Igammac"): "attack Igammac 700016 exact",
+    ("without scratch", "TopKV2"): "attack TopKV2 700006 exact",
+    ("holding", "Shape"): "attack Shape 700001 rough",
+}
+
+
+@pytest.mark.parametrize(("fault", "op"), PLANTED, ids=lambda text: text.replace(" ", "-"))
+def test_planted_faults_are_found(fault: str, op: str) -> None:
+    worker, call = CallWorker(("tests.support.programs.faulty_calls_worker", fault, op)), PLANTED[fault, op]
+    try:
+        for _ in range(2):  # the second time, the process has made the call before
+            assert what_is_wrong(call, worker.call(call))
+    finally:
+        worker.close()
+
+
 @pytest.mark.soak
 @pytest.mark.time_limit(12 * 3600)
 @pytest.mark.parametrize("kind", ["extreme", "enlarged", "attack", "chain"])

@@ -14,15 +14,18 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 __all__ = ["Answered", "CallWorker", "CallWorkers"]
 
-WORKER = "tests.support.programs.extreme_calls_worker"
+# The module that the processes run, and its arguments.
+WORKER = ("tests.support.programs.extreme_calls_worker",)
 # How long a call may take, its session's end included, before it is taken for one that never ends.
 PATIENCE = 30.0
 _AHEAD = 16
+# What is freed is given back to the system at once: memory that a call takes is seen, whatever calls before it freed.
+_MALLOC = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}
 _CHUNK = 1 << 16
 
 
@@ -36,10 +39,10 @@ class Answered(NamedTuple):
 class _Process:
     """A process that makes calls, in the order in which it was told of them."""
 
-    def __init__(self, module: str) -> None:
-        pipe = subprocess.PIPE
+    def __init__(self, module: Sequence[str]) -> None:
+        command, pipe = [sys.executable, "-W", "ignore", "-m", *module], subprocess.PIPE
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", module], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
+            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=os.environ | _MALLOC
         )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._calls, self.answers = self._process.stdin, self._process.stdout
@@ -80,9 +83,10 @@ class CallWorkers:
 
     Args:
         processes: how many; 0 for one for each core.
+        module: what they run, and its arguments.
     """
 
-    def __init__(self, processes: int = 0, module: str = WORKER) -> None:
+    def __init__(self, processes: int = 0, module: Sequence[str] = WORKER) -> None:
         self._count = processes or len(os.sched_getaffinity(0))
         self._module = module
         self._selector = selectors.DefaultSelector()
@@ -139,7 +143,7 @@ class CallWorkers:
 class CallWorker:
     """Makes one call at a time."""
 
-    def __init__(self, module: str = WORKER) -> None:
+    def __init__(self, module: Sequence[str] = WORKER) -> None:
         self._module = module
         self._workers: CallWorkers | None = None
 
