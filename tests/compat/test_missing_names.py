@@ -18,7 +18,7 @@ REASONS = {
     "how TensorFlow itself was built, and its C++ libraries": """CXX* MONOLITHIC_BUILD sysconfig.* user_ops.*
     load_file_system_library check_pinned""",
     "parts of absl's flags that programs do not name: its parsers and classes": "flags.*",
-    "linear operators": "linalg.LinearOperator*",
+    "linear operators that programs seldom use": "linalg.LinearOperator*",
     "readers, queues and accumulators by their base classes, and rare kinds": """*QueueBase ReaderBase IdentityReader
     LMDBReader *ConditionalAccumulator* CriticalSection""",
     "tensors that stay in a session between runs": "*_session_tensor get_session_handle",

@@ -12,6 +12,7 @@ import numpy as np
 
 from tests.compat.recorded.names_cases import CASES as NAMES
 from tests.compat.recorded.numeric_cases import CASES as NUMERIC
+from tests.compat.recorded.operator_cases import CASES as OPERATORS
 from tests.compat.recorded.sparse_cases import CASES as SPARSE
 from tests.compat.recorded.sparse_cases import parts as _parts
 from tests.compat.recorded.training_cases import CASES as TRAINING
@@ -293,6 +294,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "seed of the graph alone": lambda tf: _of_graph_seed(tf),
     **NAMES,
     **NUMERIC,
+    **OPERATORS,
     **SPARSE,
     **TRAINING,
 }

@@ -97,6 +97,12 @@ __getattr__, __dir__ = namespace(
             for name in """cholesky_solve lu_matrix_inverse lu_reconstruct lu_solve matrix_rank matvec normalize pinv
             slogdet tridiagonal_matmul""".split()
         },
+        **{
+            f"LinearOperator{kind}": f"numerics.linear_operators:LinearOperator{kind}"
+            for kind in """Adjoint Composition Diag FullMatrix Identity Inversion LowerTriangular
+            ScaledIdentity""".split()
+        },
+        "LinearOperator": "numerics.linear_operator:LinearOperator",
         "band_part": "ops:matrix_band_part",
         "cross": "ops:cross",
         "det": "ops:matrix_determinant",
