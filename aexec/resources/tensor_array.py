@@ -342,9 +342,16 @@ class TensorArray:
                 f"Tried to write to index {index} but array is not resizeable and size is: {self._length}"
             )
         elements = self.elements
+        if index == len(elements) == self._length and index % _FEW:
+            # A loop appends one element after another; memory is announced for every thousandth.
+            with self._lock:
+                if index == len(elements):
+                    elements.append(None)
+                    self._length = max(self._length, index + 1)
+            return
         count = max(index + 1, min(self._length, max(_FEW, 2 * len(elements))))
         check_inline((count - len(elements)) * _SLOT_NS)
-        announce(_SLOT_BYTES * count)
+        announce(_SLOT_BYTES * max(count, index + _FEW if self.dynamic_size else 0))
         while self._add_places(elements, count):
             let_others_run()
 
