@@ -74,6 +74,12 @@ def cases() -> Iterator[tuple[str, Callable[[], object]]]:
         yield f"convolution {name}", _call("Conv2D", [given["x"], given["weights"]], **given["attrs"])
         arguments = [given["x"], sizes[1], given["grad"]]
         yield f"gradient of the filter {name}", _call("Conv2DBackpropFilter", arguments, **given["attrs"])
+    given = _convolution(64, 28, 32, 64, 5, 2)
+    arguments = [np.array(given["x"].shape, np.int32), given["weights"], given["grad"]]
+    yield (
+        "gradient of the input 5×5, stride 2, 64×28×28×32 to 64",
+        _call("Conv2DBackpropInput", arguments, **given["attrs"]),
+    )
     x, pool = _random(64, 28, 28, 32), {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], **_CHANNELS_LAST}
     yield "max pool 2×2, 64×28×28×32", _call("MaxPool", [x], **pool)
     pooled = _random(64, 14, 14, 32)

@@ -23,7 +23,7 @@ import numpy as np
 __all__ = ["are_single", "loops", "records"]
 
 # The revisions of the sources in C that callers need.
-_REVISIONS = {"_loops": 4, "_records": 1}
+_REVISIONS = {"_loops": 5, "_records": 1}
 
 
 def _found(name: str) -> ModuleType | None:

@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define REVISION 4
+#define REVISION 5
 
 /* Windows over an image: its size, their size, the distance between their taps, their distance, their number, and the
  * padding before the image. */
@@ -87,7 +87,7 @@ static inline Py_ssize_t whole_line(Py_ssize_t channels) {
 /* The loops that are used. */
 #define EACH_LOOP(DO)                                                                                                 \
     DO(erfs) DO(gelu) DO(sigmoids) DO(relu_grads) DO(finish) DO(depthwise) DO(convolve)\
-    DO(filter_gradient) DO(winograd) DO(winograd_gradient) DO(max_pool) DO(max_pool_grad) DO(cross_entropy)                        \
+    DO(filter_gradient) DO(add_windows) DO(winograd) DO(winograd_gradient) DO(max_pool) DO(max_pool_grad) DO(cross_entropy)                        \
     DO(sparse_cross_entropy) DO(add_rows) DO(gradient_descent) DO(momentum) DO(adam) DO(rms_prop) DO(adagrad)\
     DO(lstm) DO(gru)
 #define DECLARE(name) static __typeof__(name##_plain) *name;
@@ -319,6 +319,24 @@ static PyObject *convolution(PyObject *args, int gradient) {
 static PyObject *py_convolve(PyObject *module, PyObject *args) { return convolution(args, 0); }
 
 static PyObject *py_filter_gradient(PyObject *module, PyObject *args) { return convolution(args, 1); }
+
+static PyObject *py_add_windows(PyObject *module, PyObject *args) {
+    PyObject *values, *out, *tuple;
+    Py_ssize_t channels, row, rows;
+    struct windows w;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOOnnn", &values, &out, &tuple, &channels, &row, &rows) ||
+        !windows_of(tuple, &w, row, rows)) {
+        return NULL;
+    }
+    const Py_ssize_t taps = times(times(w.high, w.wide), channels);
+    const float *from = FLOATS(values, times(times(rows, w.columns), taps));
+    float *to = from == NULL ? NULL : OUTPUT(out, times(times(w.height, w.width), channels));
+    if (to == NULL) {
+        REFUSE;
+    }
+    COMPUTE(add_windows(from, to, &w, channels, row, rows));
+}
 
 /* Reads the sizes of `images` images and their tiles; 0 with an exception if they make no sense. */
 static int tiles_of(PyObject *tuple, struct tiles *t, Py_ssize_t *images, Py_ssize_t row, Py_ssize_t rows) {
@@ -643,6 +661,7 @@ static PyMethodDef functions[] = {
              "convolve(x, weights, out, scratch, windows, channels, filters, row, rows): one image"),
     FUNCTION(filter_gradient, METH_VARARGS,
              "filter_gradient(x, grad, out, scratch, windows, channels, filters, row, rows): adds to out, one image"),
+    FUNCTION(add_windows, METH_VARARGS, "add_windows(windows, out, windows, channels, row, rows): one image"),
     FUNCTION(winograd, METH_VARARGS,
              "winograd(x, turned kernel, out, scratch, input, back, sizes, row, rows): rows of tiles"),
     FUNCTION(winograd_gradient, METH_VARARGS,

@@ -335,6 +335,36 @@ static TARGET void NAME(filter_gradient)(const float *restrict x, const float *r
     }
 }
 
+/* Adds windows [rows, columns, high, wide, channels] of rows [row, row + rows) to the places of an image `out` [height,
+ * width, channels] that they cover; what lies outside of it is left out. */
+static TARGET void NAME(add_windows)(const float *restrict from, float *restrict out, const struct windows *w,
+                                     Py_ssize_t channels, Py_ssize_t row, Py_ssize_t rows) {
+    const Py_ssize_t run = w->wide * channels;
+    for (Py_ssize_t r = 0; r < rows; r++) {
+        Py_ssize_t top = (row + r) * w->stride_y - w->before_y, i0, i1;
+        NAME(inside)(top, w->step_y, w->high, w->height, &i0, &i1);
+        for (Py_ssize_t q = 0; q < w->columns; q++, from += w->high * run) {
+            Py_ssize_t left = q * w->stride_x - w->before_x, j0, j1;
+            NAME(inside)(left, w->step_x, w->wide, w->width, &j0, &j1);
+            for (Py_ssize_t i = i0; i < i1 && j0 < j1; i++) {
+                const float *line = from + i * run;
+                float *to = out + ((top + i * w->step_y) * w->width + left) * channels;
+                if (w->step_x == 1) {
+                    for (Py_ssize_t k = j0 * channels; k < j1 * channels; k++) {
+                        to[k] += line[k];
+                    }
+                    continue;
+                }
+                for (Py_ssize_t j = j0; j < j1; j++) {
+                    for (Py_ssize_t c = 0; c < channels; c++) {
+                        to[j * w->step_x * channels + c] += line[j * channels + c];
+                    }
+                }
+            }
+        }
+    }
+}
+
 /* ---------------------------------------------------------------- Winograd: kernels/nn/winograd_tiles.py */
 
 /* Each tile of 4 × 4 pixels needs SUMS × SUMS inputs of each channel, SUMS = 3 + rows of the kernel.  They, and the

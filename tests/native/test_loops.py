@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from aexec import native
+from aexec.framework.waiting.intra_op import HelperThreads
 from aexec.kernels.common.scattering import accumulate
 from aexec.kernels.training.optimizers import OPTIMISERS
 from tests.kernels.harness import run_op
@@ -105,6 +106,28 @@ def test_convolution_and_its_gradients_are_those_of_numpy(
     sizes = [np.array(array.shape, np.int32) for array in (x, weights)]
     assert_both_agree("Conv2DBackpropInput", [sizes[0], weights, grad], exact=True, **attrs)
     assert_both_agree("Conv2DBackpropFilter", [x, sizes[1], grad], exact=True, **attrs)
+
+
+@needs_loops
+@pytest.mark.parametrize(
+    ("shape", "size", "filters"),
+    [((3, 64, 60, 32), 3, 16), ((1, 64, 60, 32), 5, 16), ((40, 14, 14, 8), 5, 12), ((70, 2, 2, 16), 2, 8)],
+)
+def test_gradient_of_the_input_is_made_in_pieces(shape: tuple[int, ...], size: int, filters: int) -> None:
+    """Some rows of an image at a time, or several images; threads change nothing."""
+    weights = np.round(2 * random(1, size, size, shape[3], filters))
+    attrs = {"strides": [1, 2, 2, 1], "padding": "SAME"}
+    grad = np.round(2 * random(2, shape[0], -(-shape[1] // 2), -(-shape[2] // 2), filters))
+    inputs = [np.array(shape, np.int32), weights, grad]
+    assert_both_agree("Conv2DBackpropInput", inputs, exact=True, **attrs)
+    helpers = HelperThreads(3)
+    try:
+        with helpers.for_kernel():
+            shared = run_op("Conv2DBackpropInput", inputs, **attrs)
+    finally:
+        for thread in helpers.close():
+            thread.join()
+    assert np.array_equal(shared, run_op("Conv2DBackpropInput", inputs, **attrs))
 
 
 @needs_loops
@@ -209,6 +232,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "depthwise": (("f", 60), ("f", 12), ("f", 36), WINDOWS, 3, 0, 3),
     "convolve": (("f", 60), ("f", 60), ("f", 60), SCRATCH, WINDOWS, 3, 5, 0, 3),
     "filter_gradient": (("f", 60), ("f", 60), ("f", 60), SCRATCH, WINDOWS, 3, 5, 0, 3),
+    "add_windows": (("f", 144), ("f", 60), WINDOWS, 3, 0, 3),
     "winograd": (("f", 180), ("f", 540), ("f", 300), TILES_SCRATCH, ("f", 36), ("f", 24), TILES, 1, 3),
     "winograd_gradient": (("f", 180), ("f", 300), ("f", 540), TILES_SCRATCH, ("f", 36), ("f", 24), TILES, 1, 3),
     "max_pool": (("f", 60), ("f", 36), WINDOWS, 3, 0, 3),

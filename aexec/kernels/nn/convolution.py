@@ -174,6 +174,9 @@ def backprop_input(xp: Any, kernel: Any, grad: Any, geometry: Geometry) -> Any:
         return matrix_product(xp, grad.reshape(-1, grad.shape[-1]), matrix.T).reshape(shape)
     if geometry.mirrored is not None:
         return forward(xp, grad, turned_around(kernel), geometry.mirrored)
+    made = convolution_in_c.backprop_input(kernel, grad, geometry)
+    if made is not None:
+        return made
     padded_shape = [
         max(n + w.before + w.after, (w.count - 1) * w.stride + (w.size - 1) * w.dilation + 1)
         for n, w in zip(shape[1:-1], spec, strict=True)

@@ -1,12 +1,15 @@
-"""Convolutions over two dimensions, and the gradient of their filters, by a product in C.
+"""Convolutions over two dimensions, and their gradients, by loops in C.
 
 `convolution.py` copies windows into a matrix and calls BLAS, which copies matrix and kernel once more into tiles.  The
 loop copies them once, into tiles right away.  So it is faster, unless the rows of windows are short or windows are
-single pixels.  Next to read: `aexec/native/loops.h`.
+single pixels.  The input's gradient, if it is no convolution itself, is a product by BLAS whose rows are windows, which
+C adds up.
+Next to read: `aexec/native/loops.h`.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -18,16 +21,20 @@ from aexec.framework.waiting.abandoned_calls import check_wanted
 from aexec.framework.waiting.intra_op import at_once, in_pieces
 from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
+from aexec.kernels.common.products import matrix_product
 from aexec.kernels.common.scratch import scratch
 from aexec.kernels.nn.convolution_geometry import FILTER_SUMS, Geometry
 from aexec.kernels.nn.depthwise import blocks
 
-__all__ = ["backprop_filter", "forward"]
+__all__ = ["backprop_filter", "backprop_input", "forward"]
 
 # The least numbers in a row of a window: shorter ones take longer to copy than to multiply.
 _LEAST_RUN, _LEAST_RUN_OF_GRADIENT = 16, 32
 # Multiply-adds of a piece, about; and the least pixels of one, for which the kernel is copied.
 _PIECE, _LEAST_PIXELS = 1 << 25, 48
+# Bytes of the windows of an image that are made at a time, so that they stay in a core's caches; for small images the
+# least windows of several together, as BLAS copies the kernel for each product, and the most bytes of these.
+_WINDOWS_BYTES, _LEAST_WINDOWS, _MOST_WINDOWS_BYTES = 1 << 19, 256, 1 << 22
 # The most multiply-adds for one row of the output.
 _MOST_OF_ROW = 1 << 28
 # Bytes of all sums of a filter's gradient together, unless two take more.
@@ -103,3 +110,37 @@ def backprop_filter(x: Any, grad: Any, geometry: Geometry) -> Any:
 
     in_pieces(count, piece)
     return sums[0] if count == 1 else sums.sum(axis=0)
+
+
+def backprop_input(kernel: Any, grad: Any, geometry: Geometry) -> Any:
+    """`convolution.backprop_input` for a filter and an output that are not empty; None if there is no loop for it."""
+    loops = native.loops
+    if loops is None or not geometry.on_host or len(geometry.spec) != 2 or geometry.groups != 1:
+        return None
+    windows = windowing.for_loops(geometry.spec, geometry.input_shape)
+    if windows is None or not native.are_single(grad) or kernel.dtype != grad.dtype:
+        return None
+    (images, rows, columns, filters), depth, taps = geometry.output_shape, geometry.input_shape[-1], geometry.taps
+    if columns * taps * filters > _MOST_OF_ROW:
+        return None
+    step = max(1, min(rows, _WINDOWS_BYTES // (columns * taps * grad.itemsize)))
+    fit = max(1, _MOST_WINDOWS_BYTES // (rows * columns * taps * grad.itemsize))
+    together = 1 if step < rows else min(images, fit, -(-_LEAST_WINDOWS // (rows * columns)))
+    pieces = -(-images // together)
+    announce_scratch(together * step * columns * taps * grad.itemsize * at_once(pieces))
+    weights, out = kernel.reshape(taps, filters).T, np.zeros(geometry.input_shape, grad.dtype)
+    product = np.matmul if pieces > 1 else partial(matrix_product, np)
+
+    def piece(i: int) -> None:
+        some = range(i * together, min(images, (i + 1) * together))
+        for row in range(0, rows, step):
+            check_wanted()
+            part = grad[some.start : some.stop, row : row + step]
+            shape = (*part.shape[:2], columns, taps)
+            values = scratch.empty(np, "convolution windows", shape, grad.dtype)
+            product(part.reshape(-1, filters), weights, out=values.reshape(-1, taps))
+            for n, added in zip(some, values, strict=True):
+                loops.add_windows(added, out[n], windows, depth, row, part.shape[1])
+
+    in_pieces(pieces, piece)
+    return out
