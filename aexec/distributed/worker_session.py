@@ -50,6 +50,7 @@ CONFIG_FIELDS = (
     "executor_type",
     "step_bytes",
     "session_bytes",
+    "cache_files",
 )
 
 

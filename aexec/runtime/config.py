@@ -94,6 +94,8 @@ class SessionConfig:
             call; with a larger limit small values are counted from time to time.
         max_image_pixels: most pixels, of all frames together, of an image that a kernel decodes, by the image's header
             before it is decoded; None for no limit but 2^30 bytes.
+        cache_files: the datasets of the graph may be cached in files (the `filename` of CacheDataset); False refuses
+            that with PermissionDeniedError.
         printed_bytes: most bytes that its graph prints in a second (Print, PrintV2) outside of runs' own answers; the
             rest is dropped, and a line says how much it was.  None for no limit.
         memory_account: account of the memory of several sessions, with the limit that they share.
@@ -144,6 +146,7 @@ class SessionConfig:
     step_bytes: int | None = None
     session_bytes: int | None = None
     max_image_pixels: int | None = None
+    cache_files: bool = True
     printed_bytes: int | None = None
     memory_account: MemoryAccount | None = None
     graph_passes: Collection[str] = tuple(PASSES)

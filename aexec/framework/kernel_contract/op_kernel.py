@@ -183,6 +183,7 @@ class OpKernelConstruction:
         xp: the array module, `numpy` or `cupy`.
         graph_version: producer version of the GraphDef.
         max_image_pixels: the most pixels of an image to decode; None for no limit.
+        cache_files: datasets may be cached in files.
         host_memory: names of arguments that the kernel was registered to keep in host memory.
         calls: set by the builder of a kernel that does nothing but call functions.
         may_be_abandoned: set by the builder of a stateful op's kernel whose state is consistent at any time, such as a
@@ -201,6 +202,7 @@ class OpKernelConstruction:
         "_functions",
         "_status",
         "attrs",
+        "cache_files",
         "calls",
         "device",
         "explain",
@@ -237,6 +239,7 @@ class OpKernelConstruction:
         allocator: Allocator | None = None,
         placed_on: Device | None = None,
         max_image_pixels: int | None = None,
+        cache_files: bool = True,
     ) -> None:
         self.name = name
         self.op = op_def.name
@@ -248,6 +251,7 @@ class OpKernelConstruction:
         self.xp = xp
         self.graph_version = graph_version
         self.max_image_pixels = max_image_pixels
+        self.cache_files = cache_files
         self._functions = functions
         self._allocator = allocator
         self.placed_on = placed_on

@@ -1,4 +1,4 @@
-"""Datasets that keep the elements of the first pass in memory, and give them in all later ones."""
+"""Datasets that keep the elements of the first pass, in memory or in files, and give them in all later ones."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruct
 from aexec.framework.state.resource_manager import handle_from_tensor
 from aexec.kernels.common.handles import anonymous, delete_by_handle
 from aexec.kernels.datasets.arguments import Made, text
+from aexec.kernels.datasets.file_cache import FileCached
 from aexec.resources.datasets.dataset import Dataset, DatasetIterator, Element, Pass, dataset_of
 
 
@@ -52,11 +53,18 @@ class _Cached(DatasetIterator):
         return elements[self._next - 1]
 
 
-def _check_in_memory(filename: Any) -> None:
-    if text(filename, "filename"):
-        raise errors.UnimplementedError(
-            "A cache in files is not supported; leave the filename empty for a cache in memory"
+def _in_files(c: OpKernelConstruction, made: Made, source: Dataset, path: bytes) -> Any:
+    """The node's output: a dataset that is cached in files.
+
+    Raises:
+        PermissionDeniedError: the session's settings do not allow it.
+    """
+    if not c.cache_files:
+        raise errors.PermissionDeniedError(
+            "A cache of a dataset in files is not allowed here (SessionConfig.cache_files); leave the filename empty "
+            "for a cache in memory"
         )
+    return made.of(lambda one: FileCached(one, source, path), source.cardinality())
 
 
 @kernel("CacheDataset", cost=0)
@@ -64,8 +72,9 @@ def cache_dataset(c: OpKernelConstruction) -> Compute:
     made = Made(c)
 
     def compute(tensor: Any, filename: Any) -> Any:
-        _check_in_memory(filename)
         source, key = dataset_of(tensor), object()
+        if path := text(filename, "filename"):
+            return _in_files(c, made, source, path)
         return made.of(lambda one: _Cached(one, source, one.state(key, MemoryCache)), source.cardinality())
 
     return compute
@@ -77,8 +86,9 @@ def cache_dataset_of_resource(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     def compute(context: OpKernelContext, tensor: Any, filename: Any, handle: Any) -> Any:
-        _check_in_memory(filename)
         source = dataset_of(tensor)
+        if path := text(filename, "filename"):
+            return _in_files(c, made, source, path)
         cache = context.resources.lookup_handle(handle_from_tensor(handle, MemoryCache), MemoryCache)
         return made.of(lambda one: _Cached(one, source, cache), source.cardinality())
 

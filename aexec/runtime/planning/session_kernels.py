@@ -165,6 +165,7 @@ class SessionKernels:
             allocator=None if device.is_host else device.allocator,
             placed_on=device,
             max_image_pixels=self._config.max_image_pixels,
+            cache_files=self._config.cache_files,
         )
         try:
             if node.op in EXECUTOR_OPS:

@@ -372,7 +372,9 @@ class ModelRegistry:
     async def _session_of(self, loaded: LoadedModel, *, trusted: bool) -> aexec.Session:
         cluster, delegates, pixels = self._config.cluster, self._config.delegates, self._config.max_image_pixels
         if cluster is not None:
-            config = aexec.SessionConfig(check_feed_shapes=False, replicated=True, max_image_pixels=pixels)
+            config = aexec.SessionConfig(
+                check_feed_shapes=False, replicated=True, max_image_pixels=pixels, cache_files=self._config.trust_graphs
+            )
             config = config if trusted else self._sessions.maker.limited(config)
             return await session_on_cluster(loaded, cluster, config, self._config.cluster_security)
         config = aexec.SessionConfig(
@@ -380,6 +382,7 @@ class ModelRegistry:
             delegates="auto" if delegates is None else delegates,
             memory_account=self._sessions.memory,
             max_image_pixels=pixels,
+            cache_files=self._config.trust_graphs,
             printed_bytes=self._config.print_rate,
         )
         if not trusted:

@@ -118,6 +118,7 @@ class SessionMaker:
             session_bytes=min(own, default=None),
             memory_account=account,
             max_image_pixels=self._config.max_image_pixels,
+            cache_files=self._config.trust_graphs,
             printed_bytes=self._config.print_rate,
             log_device_placement=False,
             delegates=self._config.delegates or (),
