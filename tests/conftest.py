@@ -85,8 +85,9 @@ def nothing_blocks_the_loop() -> Iterator[None]:
                 function.can_block_in("framework/memory/memory.py", {"available_memory"})
         # Until a helper has ended the piece of a kernel that it is at: it takes no longer than what is done meanwhile.
         blockbuster.functions["threading.Lock.acquire"].can_block_in("framework/waiting/intra_op.py", {"share"})
-        # Two names are deleted when a pass ends before its cache is whole.
-        blockbuster.functions["os.unlink"].can_block_in("kernels/datasets/file_cache.py", {"close"})
+        # Names are deleted when a pass ends before its files are whole.
+        for name in ("os.unlink", "os.rmdir", "io.BufferedWriter.write"):
+            blockbuster.functions[name].can_block_in("resources/datasets/written_elements.py", {"close"})
         # A SyncSession in a notebook: its methods wait, which is what they are for.
         blockbuster.functions["threading.Lock.acquire"].can_block_in(
             "runtime/threads/loop_thread.py", {"__init__", "wait", "stop"}

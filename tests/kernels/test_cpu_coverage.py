@@ -29,8 +29,8 @@ REASONS = {
     "servers of data, and RPC between processes of TensorFlow": """DataServiceDataset* Rpc* DeleteRpcFutureResource
     RegisterDataset* DistributedSave""",
     "collectives across processes": "Collective*",
-    "datasets that are saved, and what datasets say about themselves": """*Snapshot* SaveDataset* LoadDataset
-    DatasetToGraph* DatasetFromGraph DatasetFingerprint *DatasetToTFRecord *StatsAggregator* CompressElement
+    "snapshots of datasets, and what datasets say about themselves": """*Snapshot* DatasetToGraph*
+     DatasetFromGraph DatasetFingerprint *DatasetToTFRecord *StatsAggregator* CompressElement
     UncompressElement ComputeBatchSize IteratorGetModelProto GetOptions DummyIterationCounter""",
     "datasets that tf.data makes only inside itself": """ChooseFastestBranchDataset GlobalShuffleDataset
     IndexFlatMapDataset WeightedFlatMapDataset WindowOp WrapDatasetVariant UnwrapDatasetVariant GetElementAtIndex""",

@@ -28,7 +28,7 @@ from aexec.resources.datasets.dataset import (
     dataset_of,
 )
 
-__all__ = ["Call", "Interleaved", "Mapped", "MappedDataset", "mapped_dataset"]
+__all__ = ["Call", "Interleaved", "Mapped", "MappedDataset", "OneByOne", "mapped_dataset"]
 
 Call = Callable[[OpKernelContext, Element], Any]
 
@@ -36,7 +36,7 @@ Call = Callable[[OpKernelContext, Element], Any]
 _AUTOTUNE = -1
 
 
-class _OneByOne(DatasetIterator):
+class OneByOne(DatasetIterator):
     """Calls a function with each element of the input, and keeps the element until the call has succeeded or failed."""
 
     __slots__ = ("_call", "_source", "_taken")
@@ -64,7 +64,7 @@ class _OneByOne(DatasetIterator):
         return results
 
 
-class Mapped(_OneByOne):
+class Mapped(OneByOne):
     """The results of a function for each element.
 
     Args:
@@ -142,7 +142,7 @@ def _truth(results: Sequence[Any], role: str) -> bool:
     return bool(results[0])
 
 
-class _Filtered(_OneByOne):
+class _Filtered(OneByOne):
     """The elements for which the function gives true."""
 
     __slots__ = ("_turns",)
@@ -175,7 +175,7 @@ def filter_dataset(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-class _TakenWhile(_OneByOne):
+class _TakenWhile(OneByOne):
     """The elements before the first for which the function gives false."""
 
     __slots__ = ("_ended",)
@@ -207,7 +207,7 @@ def take_while_dataset(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-class _Scanned(_OneByOne):
+class _Scanned(OneByOne):
     """Gives the function its state before the element, and takes its next state from the results."""
 
     __slots__ = ("_ended", "_preserves", "_state")
@@ -249,7 +249,7 @@ def scan_dataset(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-class Interleaved(_OneByOne):
+class Interleaved(OneByOne):
     """Makes a dataset of each element of the input, and takes elements from `cycle` of these in turn, `block` at a
     time.
 

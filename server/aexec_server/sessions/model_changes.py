@@ -56,10 +56,10 @@ _PASSES_ON = """
     Assert CSVDataset CSVDatasetV2 Case CheckNumerics CheckNumericsV2 DatasetToSingleElement DeepCopy DeviceIndex Empty
     ExperimentalCSVDataset ExperimentalGroupByReducerDataset ExperimentalMatchingFilesDataset ExperimentalRandomDataset
     ExperimentalThreadPoolDataset FixedLengthRecordDataset FixedLengthRecordDatasetV2 GeneratorDataset
-    GroupByReducerDataset GuaranteeConst If ListDataset MatchingFilesDataset Print PrintV2 RandomDataset RandomDatasetV2
-    RangeDataset ReduceDataset RefIdentity RefSelect RemoteCall SparseTensorSliceDataset StatefulPartitionedCall
-    TFRecordDataset TFRecordDatasetV2 TensorDataset TensorSliceDataset TextLineDataset ThreadPoolDataset Timestamp While
-    _Arg _If _Retval _While
+    GroupByReducerDataset GuaranteeConst If ListDataset LoadDataset MatchingFilesDataset Print PrintV2 RandomDataset
+    RandomDatasetV2 RangeDataset ReduceDataset RefIdentity RefSelect RemoteCall SparseTensorSliceDataset
+    StatefulPartitionedCall TFRecordDataset TFRecordDatasetV2 TensorDataset TensorSliceDataset TextLineDataset
+    ThreadPoolDataset Timestamp While _Arg _If _Retval _While
 """
 CHANGES_NOTHING = frozenset(" ".join((_READS, _MAKES, _OF_THE_STEP, _DRAWS, _PASSES_ON)).split())
 

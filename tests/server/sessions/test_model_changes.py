@@ -54,7 +54,8 @@ CHANGES = set(
     ResourceSparseApplyAdagradV2 ResourceSparseApplyCenteredRMSProp ResourceSparseApplyFtrl
     ResourceSparseApplyFtrlV2 ResourceSparseApplyKerasMomentum ResourceSparseApplyMomentum
     ResourceSparseApplyProximalAdagrad ResourceSparseApplyProximalGradientDescent ResourceSparseApplyRMSProp
-    ResourceStridedSliceAssign Restore RestoreSlice RestoreV2 RngReadAndSkip RngSkip Save SaveSlices SaveV2
+    ResourceStridedSliceAssign Restore RestoreSlice RestoreV2 RngReadAndSkip RngSkip Save SaveDataset
+    SaveDatasetV2 SaveSlices SaveV2
     ScatterAdd ScatterDiv ScatterMax ScatterMin ScatterMul ScatterNdAdd ScatterNdMax ScatterNdMin ScatterNdSub
     ScatterNdUpdate ScatterSub ScatterUpdate ShuffleAndRepeatDatasetV2 ShuffleDatasetV2 ShuffleDatasetV3
     SparseAccumulatorApplyGradient SparseAccumulatorTakeGradient SparseApplyAdadelta SparseApplyAdagrad
