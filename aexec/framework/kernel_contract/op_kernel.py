@@ -140,6 +140,8 @@ class PaddedCost:
 class DilatedCost(PaddedCost):
     """The cost of a kernel that pads its first input by a dilated filter, its second one, to keep its size.
 
+    A gradient may have the shape of one of them in its place.
+
     Args:
         cost: the kernel's.
         dilations: of each dimension of the first input.
@@ -153,12 +155,25 @@ class DilatedCost(PaddedCost):
 
     def __call__(self, *inputs: Any) -> float:
         cost = float(self.cost(*inputs))
-        if len(inputs) < 2 or not inputs[0].ndim == inputs[1].ndim == len(self._dilations):
+        rank = len(self._dilations)
+        padded, weights = [_shape_given(value, rank) for value in inputs[:2]] if len(inputs) > 1 else ((), ())
+        if not len(padded) == len(weights) == rank:
             return cost
-        taps = max(inputs[1].shape[:-2], default=0)
-        steps = zip(self._dilations, inputs[0].shape, strict=True)
+        taps = max(weights[:-2], default=0)
+        steps = zip(self._dilations, padded, strict=True)
         growth: float = math.prod([1 + max(0, (by - 1) * (taps - 1)) / max(1, size) for by, size in steps])
         return cost * growth
+
+
+def _shape_given(value: Any, rank: int) -> Sequence[int]:
+    """The shape of an array of this rank, or that a vector says, of height and width alone too; else nothing."""
+    if value.ndim == rank:
+        return tuple(value.shape)
+    if value.ndim != 1 or value.size not in (rank - 2, rank):
+        return ()
+    sizes: list[int] = value.tolist()
+    # Without the other two, any layout's growth is at most this.
+    return sizes if len(sizes) == rank else [1, *sizes, 1] if rank == 4 else ()
 
 
 def follows_from_shapes(cost: Cost) -> bool:

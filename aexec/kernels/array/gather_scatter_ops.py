@@ -16,7 +16,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction
-from aexec.framework.memory.allocator import announce_scratch
+from aexec.framework.memory.allocator import announce, announce_scratch
 from aexec.framework.shape import check_max_rank, shape_text
 from aexec.kernels.common import scattering
 from aexec.kernels.common.registration import on_host
@@ -355,9 +355,9 @@ kernel("TensorScatterUpdate", T=(*dtypes.POD, dtypes.string), Tindices=_INDEX_TY
 # ---------------------------------------------------- partition and stitch
 
 
-def _partition_scratch(_: Any, partitions: Any) -> int:
-    """Bytes for the order of the rows, and for sorting."""
-    return 24 * int(partitions.size)
+def _partition_scratch(data: Any, partitions: Any) -> int:
+    """Bytes for the order of the rows, for sorting, and for a copy of data that are not contiguous."""
+    return 24 * int(partitions.size) + (0 if data.flags.c_contiguous else int(data.nbytes))
 
 
 @kernel("DynamicPartition", T=dtypes.ALL, cost=4.0, scratch=_partition_scratch)
@@ -375,6 +375,8 @@ def dynamic_partition(c: OpKernelConstruction) -> Compute:
             )
         scattering.refuse_index(partitions, count, "partitions", xp)
         rows, which = data.reshape(partitions.size, *data.shape[rank:]), partitions.ravel()
+        if xp is np:
+            announce(rows.nbytes)
         order = which.argsort(kind="stable")
         ends = xp.bincount(which, minlength=count).cumsum().tolist()
         ordered = rows.take(order, axis=0)

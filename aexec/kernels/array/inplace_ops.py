@@ -58,6 +58,11 @@ def _assign_at(array: Any, rows: Any, values: Any) -> None:
     array[rows] = values
 
 
+def _scratch(_x: Any, i: Any, _v: Any) -> int:
+    """Bytes of the row numbers within bounds."""
+    return int(i.nbytes)
+
+
 _OPS = ("InplaceUpdate", "InplaceAdd", "InplaceSub")
-kernel(*_OPS)(_inplace)
-kernel(*_OPS, device="DEFAULT", host_memory=("x", "i", "v", "y"), T=[dtypes.int32])(on_host(_inplace))
+kernel(*_OPS, scratch=_scratch)(_inplace)
+kernel(*_OPS, device="DEFAULT", scratch=_scratch, host_memory=("x", "i", "v", "y"), T=[dtypes.int32])(on_host(_inplace))

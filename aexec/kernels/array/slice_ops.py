@@ -16,7 +16,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import MAX_RANK, shape_text
 from aexec.kernels.array.constant_inputs import is_frozen
 from aexec.kernels.common.registration import on_host
 from aexec.kernels.common.scattering import zeros_of
@@ -194,6 +194,8 @@ def strided_slice_grad(c: OpKernelConstruction) -> Compute:
     def compute(shape: Any, begin: Any, end: Any, strides: Any, dy: Any) -> Any:
         if np.ndim(shape) != 1:
             raise errors.InvalidArgumentError(f"shape must be 1-D, got shape.shape = {shape_text(np.shape(shape))}")
+        if len(shape) > MAX_RANK:  # before each size becomes a Python number
+            raise errors.InvalidArgumentError(f"Too many dimensions: {len(shape)} > {MAX_RANK}")
         dims = tuple(np.asarray(shape).tolist())
         out = zeros(dims)
         index = spec.index(dims, begin, end, strides)

@@ -21,6 +21,7 @@ from aexec.framework.waiting import loop_budget
 
 __all__ = [
     "accumulate_at",
+    "accumulate_in_turns",
     "accumulator",
     "apply_at",
     "at",
@@ -99,7 +100,9 @@ def reducer(xp: Any, ufunc: str) -> Callable[..., Any]:
 def accumulator(xp: Any, ufunc: str) -> Callable[..., Any]:
     """`ufunc.accumulate`, called as `(x, axis, dtype, out)`; CuPy has it for sums and products only."""
     function = getattr(xp, ufunc)
-    if xp is np or ufunc in ("add", "multiply"):
+    if xp is np:
+        return partial(accumulate_in_turns, function)
+    if ufunc in ("add", "multiply"):
         accumulate: Callable[..., Any] = function.accumulate
         return accumulate
 
@@ -116,6 +119,31 @@ def accumulator(xp: Any, ufunc: str) -> Callable[..., Any]:
         return out
 
     return compute
+
+
+def accumulate_in_turns(ufunc: Any, x: Any, axis: int, dtype: Any = None, out: Any = None) -> Any:
+    """`ufunc.accumulate(x, axis, dtype, out)` of a NumPy ufunc, some elements at a time.
+
+    NumPy holds the interpreter's lock meanwhile, except for vectors.
+    """
+    if x.ndim < 2 or x.size <= _AT_ONCE:
+        return ufunc.accumulate(x, axis, dtype, out)
+    out = np.empty(x.shape, x.dtype if dtype is None else dtype) if out is None else out
+    longest = int(np.argmax(x.shape))
+    step = max(1, _AT_ONCE * x.shape[longest] // x.size)
+    x, out_rows = np.moveaxis(x, longest, 0), np.moveaxis(out, longest, 0)
+    inner = axis + 1 if axis < longest else axis
+    for start in range(0, len(x), step):
+        loop_budget.let_others_run()
+        part = out_rows[start : start + step]
+        if axis != longest:
+            accumulate_in_turns(ufunc, x[start : start + step], inner, dtype, part)
+            continue
+        part[...] = x[start : start + step]
+        if start:
+            ufunc(out_rows[start - 1], part[0], out=part[0])
+        accumulate_in_turns(ufunc, part, 0, dtype, part)
+    return out
 
 
 def at(xp: Any, ufunc: str) -> Callable[[Any, Any, Any], None]:

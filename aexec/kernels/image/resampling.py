@@ -20,7 +20,7 @@ from aexec.framework.abridged_text import abridged
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.memory.allocator import announce_scratch
 
-__all__ = ["Grid", "Taps", "area_matrix", "span_kernel", "span_matrix", "through_matrices"]
+__all__ = ["Grid", "Taps", "area_matrix", "picked", "span_kernel", "span_matrix", "through_matrices"]
 
 _F32 = np.float32
 # Bytes for finding an old element for a new one, with its weight.
@@ -61,6 +61,11 @@ class Grid:
         if self.align_corners:
             below += place - below >= _F32(0.5)
         return np.minimum(below.astype(np.intp), size - 1)
+
+
+def picked(x: Any, index: Any, axis: int) -> Any:
+    """`x.take(index, axis)`, which would copy an array that is not contiguous as a whole."""
+    return x.take(index, axis) if x.flags.c_contiguous else x[(slice(None),) * axis + (index,)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +129,17 @@ class Taps:
         """Resample float32 x along an axis.  Two taps: `a + (b - a) * w`, exact where a equals b."""
         rows = (-1,) + (1,) * (x.ndim - 1 - axis)
         if len(self.index) == 2:
-            low, out = x.take(self.index[0], axis), x.take(self.index[1], axis)
+            low, out = picked(x, self.index[0], axis), picked(x, self.index[1], axis)
             announce_scratch(low.nbytes)
             out -= low
             out *= self.weight[1].reshape(rows)
             out += low
             return out
-        out = x.take(self.index[0], axis)
+        out = picked(x, self.index[0], axis)
         announce_scratch(out.nbytes)
         out *= self.weight[0].reshape(rows)
         for index, weight in zip(self.index[1:], self.weight[1:], strict=True):
-            part = x.take(index, axis)
+            part = picked(x, index, axis)
             part *= weight.reshape(rows)
             out += part
         return out

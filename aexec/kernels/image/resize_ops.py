@@ -19,7 +19,7 @@ from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import elements_asked_for, shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.image import resampling
-from aexec.kernels.image.resampling import Grid, Taps
+from aexec.kernels.image.resampling import Grid, Taps, picked
 
 __all__ = ["output_shape", "resize_cost"]
 
@@ -78,7 +78,7 @@ def _sparse_rows_first(xp: Any, x: Any, taps: Taps, axis: int) -> tuple[Any, Tap
     if taps.index.size >= x.shape[axis]:
         return x, taps
     used, taps = taps.needed()
-    return x.take(xp.asarray(used), axis), taps
+    return picked(x, xp.asarray(used), axis), taps
 
 
 @kernel("ResizeBilinear", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=resize_cost(8.0))

@@ -8,6 +8,7 @@ import numpy as np
 
 from aexec.framework import dtypes
 from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.kernels.common.elementwise import broadcast_error, register, ufunc
 
 __all__: list[str] = []
@@ -37,6 +38,7 @@ def _shift(name: str) -> Builder:
         def compute(x: Any, y: Any) -> Any:
             # `last` is all ones in binary: if the OR of all shifts has no other bit, nor the sign, then no shift has.
             if not 0 <= int(any_bit(y, None)) <= last:
+                announce_scratch(y.nbytes)
                 y = clip(y, 0, last)
             return shift(x, y)
 

@@ -16,6 +16,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernelConstruction, Scratch
+from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import check_same_shape, shape_text
 from aexec.framework.waiting.intra_op import in_pieces
 from aexec.kernels.common.array_module import reducer
@@ -162,6 +163,7 @@ def _where(c: OpKernelConstruction, open_: Callable[[Any], Any]) -> Compute:
     def compute(g: Any, x: Any, out: Any = None) -> Any:
         if xp is not np or g.size < 2 * _PIECE or not (g.flags.c_contiguous and x.flags.c_contiguous):
             # Converting the mask first is twice as fast as multiplying two types.
+            announce_scratch(g.size * (1 + g.itemsize))
             return xp.multiply(g, open_(x).astype(g.dtype), out)
         if out is None:
             out = np.empty(g.shape, g.dtype)

@@ -6,6 +6,7 @@ Next to read: `variant_ops.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -19,6 +20,7 @@ from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruct
 from aexec.framework.kernel_contract.output_sizes import AttrCost
 from aexec.framework.memory.allocator import ReusedScratch, announce_scratch
 from aexec.framework.shape import check_max_rank, shape_text
+from aexec.framework.waiting.inline_call import check_inline
 from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.array_module import repeated
@@ -243,14 +245,20 @@ _FIRST_SIZE, _ROW_IDS, _SPLITS = b"FIRST_DIM_SIZE", b"VALUE_ROWIDS", b"ROW_SPLIT
 _PARTITIONS = (_FIRST_SIZE, _ROW_IDS, b"ROW_LENGTHS", _SPLITS, b"ROW_LIMITS", b"ROW_STARTS")
 
 
-def _rows_and_places(kind: bytes, partition: Any, row_count: int, scratch: ReusedScratch) -> tuple[Any, Any]:
-    """For each value of a level, its row, and its position in that."""
+def _rows_and_places(
+    kind: bytes, partition: Any, row_count: int, most: float, scratch: ReusedScratch
+) -> tuple[Any, Any]:
+    """For each value of a level, which has at most `most`, its row, and its position in that."""
     scratch.announce(_PARTITION_BYTES * partition.size)
     flat = partition.reshape(-1).astype(np.int64, copy=False)
     if kind == _SPLITS:
         lengths = np.diff(flat)
         if lengths.size != row_count or (flat.size and flat[0] != 0) or (lengths < 0).any():
             raise errors.InvalidArgumentError("Invalid row split size.")
+        total = int(flat[-1]) if flat.size else 0
+        if total > most:
+            raise errors.InvalidArgumentError("Invalid row split size.")
+        check_inline(_COST * total)
         return repeated(np.arange(row_count), lengths), _positions(np.zeros_like(lengths), lengths)
     wrong = np.flatnonzero((flat < 0) | (flat >= row_count))
     if wrong.size:
@@ -332,6 +340,13 @@ def ragged_to_tensor(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(f"Dimension {size} must be >= 0")
         return size
 
+    def most_values(values: Any, partitions: Sequence[Any], depth: int) -> float:
+        """The most values of the level above `depth`; rows without values may be any number above row ids."""
+        if depth == len(levels):
+            return int(values.shape[0])
+        below = levels[depth]
+        return float(partitions[below].size) - 1 if kinds[below] == _SPLITS else math.inf
+
     def compute(shape: Any, values: Any, default: Any, *partitions: Any) -> Any:
         target: Any
         _check_default(default, values)
@@ -345,7 +360,8 @@ def ragged_to_tensor(c: OpKernelConstruction) -> Compute:
         target = None if levels else np.arange(min(rows, out_rows, values.shape[0]))
         count, partition_scratch, scratch = rows, ReusedScratch(), ReusedScratch()
         for depth, i in enumerate(levels, 1):
-            row, place = _rows_and_places(kinds[i], partitions[i], count, partition_scratch)
+            most = most_values(values, partitions, depth)
+            row, place = _rows_and_places(kinds[i], partitions[i], count, most, partition_scratch)
             scratch.announce(_TARGET_BYTES * row.size + (0 if target is None else target.nbytes))
             size = wanted[depth] if wanted[depth] >= 0 else int(place.max(initial=-1)) + 1
             sizes.append(size)
