@@ -243,6 +243,8 @@ def crop_and_resize_grad_boxes(c: OpKernelConstruction) -> Compute:
         _check_grads_of_boxes(xp, grads, boxes, box_index)
         _check_box_index(box_index, len(image))
         out = xp.zeros((len(grads), 4), _F32)
+        if xp is np and not image.flags.c_contiguous:
+            announce_scratch(image.nbytes)
         pixels = image.reshape(prod(image.shape[:3]), image.shape[3])
         for group in _groups(xp, len(grads), grads[:1].size):
             at = _Samples.of(xp, boxes[group], box_index[group], image.shape[:3], grads.shape[1:3])

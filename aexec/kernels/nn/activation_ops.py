@@ -284,7 +284,12 @@ def _rows(columns: Any, logits: Any, out: Any) -> Any:
     return result
 
 
-@kernel("Softmax", T=dtypes.FLOAT, cost=_EXP)
+def _softmax_scratch(logits: Any) -> int:
+    """Bytes of the columns, and of their rows."""
+    return 2 * int(logits.nbytes) if logits.ndim and logits.shape[-1] <= _SHORT else 0
+
+
+@kernel("Softmax", T=dtypes.FLOAT, cost=_EXP, scratch=_softmax_scratch)
 def softmax(c: OpKernelConstruction) -> Compute:
     xp = c.xp
     subtract, exp, largest, total = xp.subtract, xp.exp, reducer(xp, "maximum"), reducer(xp, "add")

@@ -66,10 +66,14 @@ def data_format_vec_permute(c: OpKernelConstruction) -> Compute:
     return compute
 
 
+# Bytes per element for numbers within the table's bounds, and for indices made of them.
+_SCRATCH = 12
+
 for _op, _builder in (
     ("DataFormatDimMap", data_format_dim_map),
     ("DataFormatVecPermute", data_format_vec_permute),
 ):
-    kernel(_op, T=INDEX)(_builder)
-    kernel(_op, T=INDEX, label="host")(_builder)
-    kernel(_op, T=INDEX, label="host", device="DEFAULT", host_memory=("x", "y"))(on_host(_builder))
+    kernel(_op, T=INDEX, scratch=_SCRATCH)(_builder)
+    kernel(_op, T=INDEX, scratch=_SCRATCH, label="host")(_builder)
+    _of_host = on_host(_builder)
+    kernel(_op, T=INDEX, scratch=_SCRATCH, label="host", device="DEFAULT", host_memory=("x", "y"))(_of_host)
