@@ -370,7 +370,7 @@ def _compile_into(policy: CompilationPolicy, plan: Plan | PartitionedPlan) -> No
 def line_of(plan: Plan | PartitionedPlan) -> CompiledForm | None:
     """The compiled form, if `run_line` can run it at once; an execution is made only if the line cannot finish."""
     line = plan.compilation.ready
-    if line is None or not line.runs_at_once or (line.suspects and line.relieved) or log_memory.is_enabled():
+    if line is None or not line.is_line or (line.suspects and line.relieved) or log_memory.is_enabled():
         return None
     return line
 

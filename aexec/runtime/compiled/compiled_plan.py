@@ -79,7 +79,6 @@ class CompiledPlan:
         is_line: True without loops and many calls: `function` then returns the results at once; otherwise it returns
             a `LineGenerator`.
         needs_context: True if a kernel asks for the step's context.
-        runs_at_once: True if `is_line` holds and no kernel asks for the context.
         chunk: calls between two looks at the clock.
         goes_on: True if it also yields before heavy calls; see `stretch.py`.
         num_calls: the number of calls of a line.
@@ -95,7 +94,6 @@ class CompiledPlan:
         self.source = writer.text.source
         self.is_line = writer.is_line
         self.needs_context = writer.needs_context
-        self.runs_at_once = writer.is_line and not writer.needs_context
         self.num_calls = writer.num_calls
         self._layout = writer.layout
         self._costs = writer.costs

@@ -94,8 +94,8 @@ class CompiledForm(Protocol):
         """True without loops and many calls."""
 
     @property
-    def runs_at_once(self) -> bool:
-        """True if `is_line` holds and no kernel asks for the step's context."""
+    def needs_context(self) -> bool:
+        """True if a kernel asks for the context."""
 
     @property
     def goes_on(self) -> bool:
@@ -400,10 +400,8 @@ class CompilationPolicy:
 
 
 def _way_of(compiled: CompiledForm) -> str:
-    if compiled.runs_at_once:
-        return "compiled, at once"
     if compiled.is_line:
-        return "compiled, as a line"
+        return "compiled, at once"
     return "compiled, going on in a thread" if compiled.goes_on else "compiled, in slices"
 
 

@@ -28,6 +28,7 @@ from aexec.framework.waiting.inline_call import NeedsThreadError
 from aexec.framework.waiting.loop_budget import LoopBudget
 from aexec.graph.graph import Graph
 from aexec.runtime.compiled.compiled_execution import CompiledExecution, default_executor, run_line
+from aexec.runtime.compiled.late_context import LateContext
 from aexec.runtime.config import MAX_PRINTS, RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.feeding.device_ends import converted_feeds, take_in, where_fed
 from aexec.runtime.feeding.fetches import to_values
@@ -270,11 +271,11 @@ class SessionSteps:
         self.in_flight[step_id] = (call, feeds, build, options, began)
         self.runs += 1
         try:
-            results = run_line(line, None, feeds, end)
+            context = LateContext(self.resources, lambda: self._execution_of(step_id)) if line.needs_context else None
+            results = run_line(line, context, feeds, end)
         except BaseException as error:
             step = self._step_of(step_id)
-            assert isinstance(step.execution, CompiledExecution)
-            rest = step.execution.rest(line, feeds, error)
+            rest = self._execution_of(step_id).rest(line, feeds, error)
         else:
             if type(self.in_flight[step_id]) is tuple:
                 del self.in_flight[step_id]
@@ -318,6 +319,11 @@ class SessionSteps:
         step = self.in_flight[step_id] = self._new_step(call, (), options, None, build, step_id=step_id)
         step.join(feeds, began)
         return step
+
+    def _execution_of(self, step_id: int) -> CompiledExecution:
+        execution = self._step_of(step_id).execution
+        assert isinstance(execution, CompiledExecution)
+        return execution
 
     def _new_step(
         self,

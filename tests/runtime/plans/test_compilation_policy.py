@@ -34,7 +34,7 @@ class Form:
 
     def __init__(self, chunk: int = CHUNK, *, goes_on: bool = False) -> None:
         self.chunk, self.goes_on = chunk, goes_on
-        self.is_line = self.runs_at_once = not goes_on
+        self.is_line, self.needs_context = not goes_on, False
         self.outdated = self.in_doubt = self.relieved = False
 
 
