@@ -15,6 +15,7 @@ import pytest
 import aexec
 from aexec.framework import errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel_context import OpKernelContext
 from aexec.framework.memory.kept_memory import KeptMemory
 from aexec.framework.op_contract.op_registry import register_op
 from aexec.framework.waiting.cancellation import CancellationManager
@@ -46,6 +47,24 @@ def _looks(c: Any) -> Any:
     return compute
 
 
+register_op("TestLookAtContext(x: float) -> y: float", stateful=True)
+
+# What `TestLookAtContext` does with its context, as a test has set it.
+_look_at: list[Callable[[Any], object]] = []
+
+
+@kernel("TestLookAtContext", cost=0)
+def _looks_at_context(c: Any) -> Any:
+    c.wants_context = True
+
+    def compute(context: OpKernelContext, x: Any) -> Any:
+        for look in _look_at:
+            look(context)
+        return x + 1
+
+    return compute
+
+
 register_op("TestKept(x: float) -> y: float", stateful=True)
 
 # Where `TestKept` says that what it gives is kept.
@@ -69,6 +88,7 @@ def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> It
     monkeypatch.setattr(compilation_policy, "COMPILE_AT", 1)
     yield
     _look.clear()
+    _look_at.clear()
 
 
 def looking() -> aexec.Graph:
@@ -110,7 +130,22 @@ async def stopped_at(gate: gates.ThreadGate, opened: aexec.Session) -> asyncio.T
     return running
 
 
-async def test_immediate_run_makes_no_needless_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+def counter() -> aexec.Graph:
+    """y = -(x + 1), and `count` adds it to a variable, whose value is `v`."""
+    with aexec.Graph() as graph:
+        ops = aexec.ops
+        handle = ops.var_handle_op("float32", [3], shared_name="v", name="handle")
+        x = aexec.placeholder("float32", [3], name="x")
+        ops.assign_variable_op(handle, ops.zeros_like(x), name="set")
+        y = ops.neg(x + 1.0, name="y")
+        ops.assign_add_variable_op(handle, y, name="count")
+        ops.read_variable_op(handle, "float32", name="v")
+    return graph
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[type]:
+    """The steps, cancellation managers and environments that are made."""
     made: list[type] = []
 
     def counted(kind: type) -> type:
@@ -123,19 +158,76 @@ async def test_immediate_run_makes_no_needless_objects(monkeypatch: pytest.Monke
 
         return Counted
 
-    # A slice that is over, on a machine that is busy, would be a reason to make a step.
-    async with aexec.Session(looking(), config=aexec.SessionConfig(slice_seconds=60.0)) as opened:
+    for kind in (step.Step, CancellationManager, StepEnvironment):
+        monkeypatch.setattr(session_steps, kind.__name__, counted(kind))
+    return made
+
+
+# A slice that is over, on a machine that is busy, would be a reason to make a step.
+_LONG_SLICES = aexec.SessionConfig(slice_seconds=60.0)
+
+
+async def test_immediate_run_makes_no_needless_objects(made: list[type]) -> None:
+    async with aexec.Session(looking(), config=_LONG_SLICES) as opened:
         call = await hot(opened)
         await opened.run("y:0", FEEDS)
-        kinds = (step.Step, CancellationManager, StepEnvironment)
-        for kind in kinds:
-            monkeypatch.setattr(session_steps, kind.__name__, counted(kind))
+        made.clear()
         np.testing.assert_array_equal(await call(X), -X - 1)
         np.testing.assert_array_equal(await opened.run("y:0", FEEDS), -X - 1)
         assert made == []
         await opened.run("y:0", FEEDS, options=aexec.RunOptions(output_partition_graphs=True))
         assert set(made) == {CancellationManager, StepEnvironment}
         assert opened.statistics().runs == 5
+
+
+async def test_immediate_run_that_uses_variables_makes_no_needless_objects(made: list[type]) -> None:
+    async with aexec.Session(counter(), config=_LONG_SLICES) as opened:
+        await opened.run([], FEEDS, targets=["set"])
+        count = opened.make_callable([], ["x:0"], targets=["count"])
+        await count(X)
+        read = await hot(opened, "v:0", {})
+        made.clear()
+        await count(X)
+        np.testing.assert_array_equal(await read(), 2 * (-X - 1))
+        assert made == []
+
+
+async def test_immediate_run_gets_a_step_when_a_kernel_asks_for_it() -> None:
+    g = GraphBuilder()
+    g.placeholder("x", shape=[None])
+    g("look", "TestLookAtContext", "x")
+    g("y", "Neg", "look", T=aexec.float32)
+    seen: list[Any] = []
+
+    def look(context: OpKernelContext) -> None:
+        (step,) = opened.steps
+        assert context.step_id == step.id and context.execution is step.execution
+        assert context.cancellation is step.environment.cancellation
+        assert context.resources is opened.resources and context.frame_iter == (0, 0)
+        with pytest.raises(AttributeError, match="such_thing"):
+            context.such_thing  # type: ignore[attr-defined]
+        seen.append(step)
+
+    async with aexec.Session(g.graph(), config=_LONG_SLICES) as opened:
+        call = await hot(opened)
+        _look_at.append(look)
+        np.testing.assert_array_equal(await call(X), -X - 1)
+        assert [step.done for step in seen] == [True] and not opened.steps
+
+
+async def test_variables_of_immediate_runs_count_as_kept() -> None:
+    with aexec.Graph() as graph:
+        ops = aexec.ops
+        handle = ops.var_handle_op("float32", [None], shared_name="v")
+        x = aexec.placeholder("float32", [None], name="x")
+        ops.assign_variable_op(handle, x + 1.0, name="set")
+    config = aexec.SessionConfig(session_bytes=1 << 30, slice_seconds=60.0)
+    async with aexec.Session(graph, config=config) as opened:
+        call = opened.make_callable([], ["x:0"], targets=["set"])
+        for size in (10, 10, 10_000):
+            await call(np.zeros(size, np.float32))
+        assert call.line is not None
+        assert 40_000 <= opened.statistics().bytes_in_use < 60_000
 
 
 async def test_kernel_sees_the_step_in_the_session() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import json
 from collections.abc import AsyncIterator, Callable
@@ -170,6 +171,32 @@ async def test_direct_answer_equals_the_ordinary_one(api: Api, fates: list[Fate]
         return headers, body.replace(run_id, b"")
 
     assert told(first) == told(again)
+
+
+async def test_runs_that_use_variables_are_direct(api: Api, fates: list[Fate]) -> None:
+    with aexec.Graph() as variables:
+        ops = aexec.ops
+        handle = ops.var_handle_op("float32", [2], shared_name="v")
+        x = aexec.placeholder("float32", [2], name="x")
+        ops.assign_variable_op(handle, x, name="set")
+        ops.assign_add_variable_op(handle, x, name="count")
+        ops.read_variable_op(handle, "float32", name="v")
+    encoded = base64.b64encode(variables.to_bytes()).decode()
+    _, session = await api.call("POST", "/v1/sessions", {"graph_def": encoded})
+
+    def run(**asked: Any) -> bytes:
+        return request(f"/v1/sessions/{session['session_handle']}:run", json.dumps(asked).encode())
+
+    fed = {"x:0": [1.0, 2.0]}
+    async with connected(api) as client:
+        await client.ask(run(feeds=fed, targets=["set"]))
+        await client.warm_up(run(feeds=fed, targets=["count"]))
+        await client.warm_up(run(fetches=["v:0"]))
+        fates.clear()
+        await client.ask(run(feeds=fed, targets=["count"]))
+        status, _, answer = await client.ask(run(fetches=["v:0"]))
+        assert fates == [ANSWERED, ANSWERED]
+    assert status == 200 and json.loads(answer)["outputs"]["v:0"] == [6.0, 12.0]
 
 
 async def test_predictions(start: Start, fates: list[Fate]) -> None:
