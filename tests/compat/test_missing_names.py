@@ -34,7 +34,7 @@ REASONS = {
     "random generators with a state of their own": """random.Algorithm random.*Generator random.*global_generator
     random.create_rng_state random.fold_in random.split random.stateless_gamma
     random.stateless_parameterized_truncated_normal""",
-    "no kernel, or only for accelerators": """*approx_* *quantized_* *random_index_shuffle *decode_jxl
+    "no kernel, or only for accelerators": """*approx_* *quantized_relu_x *random_index_shuffle *decode_jxl
     *decode_webp""",
     "gradients of convolutions and of others, as functions": """conv conv2d_backprop_* ragged_fill_empty_rows*
     nn.*_v2 nn.conv1d_transpose nn.conv_transpose nn.with_space_to_batch""",
@@ -51,7 +51,7 @@ REASONS = {
     "SavedModels of TensorFlow 2": "saved_model.*",
     "checks that are switched on for a whole program": "debugging.* add_check_numerics_ops",
     "rewriting a graph's message": "graph_util.*",
-    "sets of types": "*QUANTIZED_DTYPES dtypes.saturate_cast",
+    "sets of types": "*QUANTIZED_DTYPES",
     "tests of TensorFlow itself": "test.*",
     "variables by parts, devices by parts, and other scopes": """create_partitioned_variables DeviceSpec
     variable_creator_scope batch_scatter_update grad_pass_through""",

@@ -103,10 +103,17 @@ __getattr__, __dir__ = namespace(
         "avg_pool_v2": f"aexec.nn:avg_pool | input {_POOL}",
         "max_pool_v2": f"aexec.nn:max_pool | input {_POOL}",
         **{
-            f"fractional_{kind}_pool": f"""ops:fractional_{kind}_pool | value pooling_ratio pseudo_random!False
-            overlapping!False deterministic!False seed!0 seed2!0 name"""
+            f"fractional_{kind}_pool": f"""ops:fractional_{kind}_pool | value pooling_ratio pseudo_random
+            overlapping deterministic seed seed2 name"""
             for kind in ("avg", "max")
         },
+        **{
+            f"quantized_{kind}_pool": f"""ops:quantized_{kind}_pool | input min_input max_input ksize strides padding
+            name"""
+            for kind in ("avg", "max")
+        },
+        "quantized_conv2d": """ops:quantized_conv2d | input filter min_input max_input min_filter max_filter strides
+        padding out_type dilations name""",
         "conv3d_backprop_filter": "ops:conv3d_backprop_filter_v2",
         "conv3d_backprop_filter_v2": "ops:conv3d_backprop_filter_v2",
         **{

@@ -18,5 +18,6 @@ __getattr__, __dir__ = namespace(
         "bool": "aexec:bool_",
         "cast": "functions.array_ops:cast",
         "complex": "ops:complex | real imag name",
+        "saturate_cast": "numerics.special:saturate_cast",
     },
 )
