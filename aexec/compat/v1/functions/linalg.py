@@ -102,7 +102,7 @@ __getattr__, __dir__ = namespace(
             for kind in """Adjoint Composition Diag FullMatrix Identity Inversion LowerTriangular
             ScaledIdentity""".split()
         },
-        "LinearOperator": "numerics.linear_operator:LinearOperator",
+        "LinearOperator": "numerics.linear_operators:LinearOperator",
         "band_part": "ops:matrix_band_part",
         "cross": "ops:cross",
         "det": "ops:matrix_determinant",

@@ -6,6 +6,7 @@ it can do better than by the dense matrix it overrides: `_solve`, `_determinant`
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from aexec import ops
@@ -18,10 +19,17 @@ from aexec.framework import dtypes, errors
 from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
-__all__ = ["LinearOperator", "broadcast_batches", "eye_of"]
+__all__ = ["COMBINATIONS", "LinearOperator", "eye_of"]
+
+# What makes an adjoint, an inverse, a lower factor or a product: `linear_operators.py`, whose classes these are.
+COMBINATIONS: dict[str, Callable[..., LinearOperator]] = {}
 
 
-def broadcast_batches(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+def _combined(kind: str, *parts: Any, **hints: Any) -> LinearOperator:
+    return COMBINATIONS[kind](*parts, **hints)
+
+
+def _broadcast_batches(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     """Two tensors of matrices whose batch shapes, if they differ, are broadcast to a common one."""
     one, other = TensorShape(first.static_shape), TensorShape(second.static_shape)
     known = one.is_fully_defined() and other.is_fully_defined()
@@ -91,7 +99,7 @@ class LinearOperator:
 
     def _solve(self, rhs: Tensor, adjoint: bool = False, adjoint_arg: bool = False) -> Tensor:
         right = adjoint_of(rhs) if adjoint_arg else rhs
-        dense, right = broadcast_batches(self.to_dense(), right)
+        dense, right = _broadcast_batches(self.to_dense(), right)
         if self._has_cholesky:
             return cholesky_solve(ops.cholesky(dense), right)
         return ops.matrix_solve(dense, right, adjoint=adjoint)
@@ -125,19 +133,13 @@ class LinearOperator:
         return self.to_dense() + x
 
     def _adjoint(self) -> LinearOperator:
-        from aexec.compat.v1.numerics.linear_operators import LinearOperatorAdjoint
-
-        return self if self.is_self_adjoint else LinearOperatorAdjoint(self)
+        return self if self.is_self_adjoint else _combined("adjoint", self)
 
     def _inverse(self) -> LinearOperator:
-        from aexec.compat.v1.numerics.linear_operators import LinearOperatorInversion
-
-        return LinearOperatorInversion(self)
+        return _combined("inverse", self)
 
     def _cholesky(self) -> LinearOperator:
-        from aexec.compat.v1.numerics.linear_operators import LinearOperatorLowerTriangular
-
-        return LinearOperatorLowerTriangular(ops.cholesky(self.to_dense()), is_non_singular=True, is_square=True)
+        return _combined("factor", ops.cholesky(self.to_dense()), is_non_singular=True, is_square=True)
 
     @property
     def _has_cholesky(self) -> bool:
@@ -212,9 +214,7 @@ class LinearOperator:
         """A x, or A^H x; another operator as `x` makes a composition."""
         with name_scope(name):
             if isinstance(x, LinearOperator):
-                from aexec.compat.v1.numerics.linear_operators import composed
-
-                return composed(self.adjoint() if adjoint else self, x.adjoint() if adjoint_arg else x)
+                return _combined("product", self.adjoint() if adjoint else self, x.adjoint() if adjoint_arg else x)
             return self._matmul(self._of(x), adjoint=adjoint, adjoint_arg=adjoint_arg)
 
     def __matmul__(self, other: Any) -> Any:

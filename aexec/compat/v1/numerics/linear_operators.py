@@ -13,13 +13,14 @@ from aexec.client.building import name_scope
 from aexec.compat.v1.functions.array_ops import broadcast_static_shape
 from aexec.compat.v1.functions.linalg import adjoint as adjoint_of
 from aexec.compat.v1.functions.math_ops import matmul
-from aexec.compat.v1.numerics.linear_operator import LinearOperator, eye_of
+from aexec.compat.v1.numerics.linear_operator import COMBINATIONS, LinearOperator, eye_of
 from aexec.compat.v1.values.shapes import TensorShape
 from aexec.framework import dtypes, errors
 from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = [
+    "LinearOperator",
     "LinearOperatorAdjoint",
     "LinearOperatorComposition",
     "LinearOperatorDiag",
@@ -28,7 +29,6 @@ __all__ = [
     "LinearOperatorInversion",
     "LinearOperatorLowerTriangular",
     "LinearOperatorScaledIdentity",
-    "composed",
 ]
 
 
@@ -449,7 +449,7 @@ class LinearOperatorInversion(LinearOperator):
         return self.operator
 
 
-def composed(first: LinearOperator, second: LinearOperator) -> LinearOperator:
+def _composed(first: LinearOperator, second: LinearOperator) -> LinearOperator:
     """The product of two operators: diagonals make a diagonal, others a composition."""
     if isinstance(first, LinearOperatorIdentity) and first.batch_shape.as_list() == []:
         return second
@@ -530,3 +530,11 @@ class LinearOperatorComposition(LinearOperator):
         for one in self.operators[1:]:
             result = result + one.log_abs_determinant()
         return result
+
+
+COMBINATIONS.update(
+    adjoint=LinearOperatorAdjoint,
+    inverse=LinearOperatorInversion,
+    factor=LinearOperatorLowerTriangular,
+    product=_composed,
+)
