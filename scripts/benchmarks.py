@@ -27,9 +27,9 @@ the same process and minute, because machines differ and drift:
 * native: each kernel that has a loop in C, with it and without it, see `native_benchmarks.py`;
 * ways: what each way of running a node gains, against the same run without it, see `way_benchmarks.py`.
 
-`models`, `training`, `programs`, `building` and `data` are commands of their own: whole models, steps that train some,
-steps of the programs in `examples/`, how long it takes to build graphs, and pipelines of datasets, against other
-runtimes, see `scripts/bench models --help`.
+`models`, `training`, `programs`, `memory`, `building` and `data` are commands of their own: whole models, steps that
+train some, steps of the programs in `examples/`, the memory of these, how long it takes to build graphs, and pipelines
+of datasets, against other runtimes, see `scripts/bench models --help`.
 """
 
 from __future__ import annotations
@@ -553,6 +553,10 @@ def main() -> int:
         from model_benchmarks import main as bench_models
 
         return bench_models(sys.argv[2:], sys.argv[1])
+    if sys.argv[1:2] == ["memory"]:
+        from memory_benchmarks import main as bench_memory
+
+        return bench_memory(sys.argv[2:])
     if sys.argv[1:2] == ["building"]:
         from building_benchmarks import main as bench_building
 

@@ -25,6 +25,7 @@ __all__ = [
     "NdScatter",
     "accumulate",
     "accumulate_piece",
+    "adds_in_c",
     "check_ranks",
     "check_scatter_nd",
     "combiner",
@@ -100,6 +101,11 @@ def flat_index(xp: Any, indices: Any, dims: Sequence[int]) -> Any:
 _SPREAD_BYTES = 16
 
 
+def adds_in_c(*arrays: Any) -> bool:
+    """True if a loop in C adds rows of these arrays, where `accumulate` adds or subtracts."""
+    return native.loops is not None and native.are_single(*arrays)
+
+
 def accumulate(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
     """`out[index[i]] = ufunc(out[index[i]], rows[i])` for each i in order, repeated indices included.
 
@@ -115,8 +121,10 @@ def accumulate(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
 def accumulate_piece(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
     """Like `accumulate`, for one of many pieces; the caller has announced the scratch of one."""
     width = prod(out.shape[1:])
-    if ufunc is np.add and native.loops is not None and index.dtype == np.int64 and native.are_single(out, rows):
-        native.loops.add_rows(out, np.ascontiguousarray(index), rows, len(out), len(index), width)
+    in_c = ufunc in (np.add, np.subtract) and index.dtype == np.int64 and native.are_single(out, rows)
+    if native.loops is not None and in_c:
+        terms = rows if ufunc is np.add else np.negative(rows)  # a - b is a + (-b), to the last bit
+        native.loops.add_rows(out, np.ascontiguousarray(index), terms, len(out), len(index), width)
     elif width == 1:
         apply_at(ufunc, out.reshape(-1), index, rows.reshape(-1))
     elif index.size * width < 64:

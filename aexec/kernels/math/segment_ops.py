@@ -58,7 +58,7 @@ def _sum_rows(xp: Any, allocate: Allocate, rows: Any, ids: Any, count: int) -> A
     """Sum of the rows [n, ...] with each id: [count, ...].  Ids are a vector of n values in [0, count)."""
     out_shape = (count, *rows.shape[1:])
     announce_scratch(_PLACE_BYTES * ids.size)
-    if rows.ndim == 1 or rows.size < _SPARSE_FROM or xp is not np:
+    if rows.ndim == 1 or rows.size < _SPARSE_FROM or xp is not np or scattering.adds_in_c(rows):
         out = _full(xp, allocate, out_shape, 0, rows.dtype)
         scattering.combiner(xp, "add")(out, ids.astype(np.intp, copy=False), rows)
         return out
