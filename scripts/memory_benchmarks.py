@@ -125,6 +125,7 @@ def measure(names: Sequence[str], *, turns: int, small: bool, threads: int) -> P
                 for contender in able:
                     grown = _in_a_process(name, contender, folder, small=small, threads=threads)
                     peaks.setdefault((name, contender), []).append(grown)
+                    print(f"{name}, {contender}: {grown:.0f} MiB", file=sys.stderr, flush=True)
     return peaks
 
 
@@ -157,10 +158,11 @@ def markdown(peaks: Peaks, about: dict[str, str], *, turns: int, small: bool) ->
         "# Memory of models and of training steps",
         "",
         "Written by `scripts/bench memory`: by how much the resident memory of a process grows, at most, above what it",
-        f"has after its imports, while it loads a model and runs it {RUNS} times. Each figure is the median of {turns}",
+        f"has after its imports, while it loads a model and runs it {RUNS} times. Each figure is the median of several",
         "processes, which take turns. A ratio below 1 means that aexec takes less.",
         "",
         *(f"- {name}: {text}" for name, text in about.items()),
+        f"- processes for each figure: {turns}",
         "",
         f"| {' | '.join(headings)} |",
         f"|{'---|' * len(headings)}",

@@ -31,7 +31,7 @@ def test_table_has_medians_and_ratios() -> None:
 def test_page_says_how_it_was_measured() -> None:
     page = memory.markdown(PEAKS, {"machine": "one"}, turns=3, small=True)
     assert page.startswith("# Memory of models and of training steps\n")
-    assert "the median of 3\n" in page and "- machine: one\n" in page and page.endswith("| 20 | 50 | 0.40 |\n")
+    assert "- machine: one\n- processes for each figure: 3\n" in page and page.endswith("| 20 | 50 | 0.40 |\n")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
