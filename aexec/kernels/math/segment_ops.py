@@ -386,7 +386,7 @@ def sparse_segment(c: OpKernelConstruction) -> Compute:
         count = _check_sorted(xp, ids, None if num_segments is None else int(num_segments))
         if not all_below(indices, data.shape[0], xp):
             announce_scratch(_CHECK_BYTES * indices.size)
-            bad = int(xp.flatnonzero((indices < 0) | (indices >= data.shape[0]))[0])
+            bad = int(((indices < 0) | (indices >= data.shape[0])).argmax())
             raise errors.InvalidArgumentError(
                 f"Bad: indices[{bad}] == {indices[bad]} out of range [0, {data.shape[0]})"
             )
