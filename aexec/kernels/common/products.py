@@ -1,7 +1,7 @@
 """Products of matrices in pieces that several threads share; the epilogue is applied to each piece.
 
 The shapes alone decide the cuts.  BLAS copies the factor that is not cut once for every piece, so the larger one is
-cut, and pieces are not small.  A piece of large matrices is multiplied in blocks, so that who closes a
+cut, and pieces are not small.  A piece of large matrices is multiplied in blocks, so that the end of a
 session waits for no more than a block.  Read next: `epilogue.py`, `framework/waiting/intra_op.py`.
 """
 
