@@ -101,6 +101,12 @@ ARGUED = {
         "ragged tensors in variants, which only its Python wrapper of them differentiates",
     ),
     **dict.fromkeys(["SparseSparseMaximum", "SparseSparseMinimum"], "TensorFlow's refuses, too: not implemented"),
+    **dict.fromkeys(
+        """CSRSparseMatrixToDense CSRSparseMatrixToSparseTensor DenseToCSRSparseMatrix SparseMatrixAdd
+        SparseMatrixMatMul SparseMatrixMul SparseMatrixSoftmax SparseMatrixSparseMatMul SparseMatrixTranspose
+        SparseTensorToCSRSparseMatrix""".split(),
+        "not written yet: a gradient is refused by name",
+    ),
 }
 
 # Ops that are differentiated as parts of conditionals and loops, which contexts know.

@@ -100,7 +100,8 @@ def test_host_that_dies_or_hangs_is_replaced(hostile_server: HostileServer, numb
 
 
 def test_host_that_grows_is_ended(hostile_server: HostileServer) -> None:
-    server = hostile_server(hosts=1, max_host_mb=400)
+    # With limits that its session would reach before, its runs would be refused.
+    server = hostile_server(hosts=1, max_host_mb=400, max_session_mb=1000, max_memory_mb=1000)
     g = GraphBuilder()
     g.placeholder("shape", dtypes.int32)
     g.const("one", 1.0, dtypes.float32)

@@ -39,6 +39,8 @@ _COST = 500.0
 _JOIN_NS = 300.0
 # Bytes per group of rows of a column; bytes of a hash, and the number of those that are made of two.
 _GROUP_BYTES, _HASH_BYTES, _STEPS = 32, 8, 4
+# Values whose texts are there at a time.
+_HASHED_AT_ONCE = 1 << 14
 
 
 @dataclass
@@ -226,9 +228,18 @@ def words_of(values: Any) -> Words:
 def _keyed_words(column: Column, key: Sequence[int] | None) -> Words:
     """Words for SparseCrossHashed, which hashes the lower 32 bits of an integer."""
     values = column.values
+    if values.dtype != object and key is None and column.is_dense:
+        return words_of(values)
+    announce_scratch(_HASH_BYTES * values.size)
+    words = np.empty(values.size, np.uint64)
+    for start in range(0, values.size, _HASHED_AT_ONCE):
+        part = slice(start, start + _HASHED_AT_ONCE)
+        words[part] = _hashes(values[part], key)
+    return words
+
+
+def _hashes(values: Any, key: Sequence[int] | None) -> Any:
     if values.dtype != object:
-        if key is None and column.is_dense:
-            return words_of(values)
         values = string_array(made(struct.pack("<I", value & 0xFFFFFFFF) for value in elements_of(values)))
     if key is None:
         return words_of(values)
