@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aexec_server import SERVER, ServerConfig, make_app, run_server
+from aexec_server.connections.listening import drain
 from aexec_server.core.server_state import Server
 
 import aexec
@@ -105,6 +106,19 @@ async def test_runs_may_end_while_draining() -> None:
         status, answer = await run
         assert status == 200 and answer["outputs"] == {"y": 1.5}
         await asyncio.wait_for(running.task, 10)
+
+
+async def test_drain_waits_for_requests_whose_runs_are_not_listed() -> None:
+    """Those that are being read, and those whose changes are being written."""
+    async with Running(graphs={"s": small_graph().graph()}, drain_seconds=30) as running:
+        (hosted,) = running.server.sessions
+        hosted.acquire()
+        draining = asyncio.create_task(drain(running.server, asyncio.Queue()))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not draining.done() and not running.server.sessions.live_runs
+        hosted.release()
+        await draining
 
 
 async def test_balancers_are_given_time() -> None:

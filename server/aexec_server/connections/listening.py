@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GRACE_SECONDS",
     "Listening",
+    "drain",
     "listening_to_clients",
     "run_on_loop",
     "serve_app",
@@ -127,7 +128,7 @@ async def serve_app(
             # A session host ends when its last session does, which is no news.
             level = logging.INFO if runs or path is None else logging.DEBUG
             logger.log(level, "told to stop: %d runs in flight", runs)
-        await _drain(server, stop)
+        await drain(server, stop)
 
 
 @contextlib.asynccontextmanager
@@ -299,11 +300,14 @@ async def told_to_stop(
     server.draining = True
 
 
-async def _drain(server: Server, stop: asyncio.Queue[int]) -> None:
-    """Wait until no run is in flight, within the configured time."""
+async def drain(server: Server, stop: asyncio.Queue[int]) -> None:
+    """Wait until no run is in flight and no request uses a session, within the configured time.
+
+    A request uses its session before its run is listed, and after that until a commit has its changes.
+    """
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(server.config.drain_seconds):
-            while server.sessions.live_runs and stop.empty():
+            while (server.sessions.live_runs or server.sessions.in_use) and stop.empty():
                 await asyncio.sleep(_POLL_SECONDS)
     if server.sessions.live_runs:
         logger.info("cancelling %d runs", server.sessions.live_runs)

@@ -139,6 +139,11 @@ class SessionStore:
         return sum(len(runs.live) for runs in self._run_tables())
 
     @property
+    def in_use(self) -> bool:
+        """True if a request uses a session, also one that is retired."""
+        return any(hosted.requests for hosted in (*self._sessions.values(), *self._retired))
+
+    @property
     def held(self) -> int:
         """Number of sessions that are open or closing, and of pending requests for sessions."""
         return len(self._sessions) + self._asked_for.total() + len(self._closing)
