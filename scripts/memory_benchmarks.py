@@ -91,7 +91,7 @@ class Saved:
 
 
 async def _peak(name: str, contender: str, folder: Path, *, small: bool, threads: int) -> float:
-    """Run a model in this process; return by how much its memory grew, at most."""
+    """Run a model in this process; return the most MiB by which its memory grew."""
     contenders = CONTENDERS if name in MODELS else PROGRAM_CONTENDERS
     model: Any = Saved.load(folder) if name in MODELS else _known(small)[name][0]
     factory, needs = contenders[contender]
@@ -157,8 +157,8 @@ def markdown(peaks: Peaks, about: dict[str, str], *, turns: int, small: bool) ->
     lines = [
         "# Memory of models and of training steps",
         "",
-        "Written by `scripts/bench memory`: by how much the resident memory of a process grows, at most, above what it",
-        f"has after its imports, while it loads a model and runs it {RUNS} times. Each figure is the median of several",
+        "Written by `scripts/bench memory`: how much more resident memory a process has at its peak, while it loads a",
+        f"model and runs it {RUNS} times, than after its imports. Each figure is the median of several",
         "processes, which take turns. A ratio below 1 means that aexec takes less.",
         "",
         *(f"- {name}: {text}" for name, text in about.items()),

@@ -11,9 +11,9 @@ them and aexec's dependencies:
 
     PYTHONPATH=. path/to/python scripts/benchmarks.py models
 
-The models of `training` (`training_models.py`) change in each run: whoever runs one as often has the same loss.  So do
-`programs` (`training_programs.py`), which are run as programs for TensorFlow do it, by `Session.run` of a session that
-blocks.  TensorFlow builds more of them itself where tf_keras and tf_slim can be imported.
+The models of `training` (`training_models.py`) change in each run: after as many runs, all contenders have the same
+loss.  So do `programs` (`training_programs.py`), which are run as programs for TensorFlow do it, by `Session.run` of a
+session that blocks.  TensorFlow builds more of them itself where tf_keras and tf_slim can be imported.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ SEED = 1
 
 
 class Call(NamedTuple):
-    """One `Session.run` of a step: what it fetches, of which the last is a loss, and what it feeds."""
+    """One `Session.run` of a step: what it fetches (a loss comes last), and what it feeds."""
 
     fetches: list[Any]
     feeds: dict[Any, Any]

@@ -180,7 +180,8 @@ static Py_ssize_t floats_of(PyObject *array) {
 
 /* ---------------------------------------------------------------- functions */
 
-static PyObject *py_erfs(PyObject *module, PyObject *args) {
+/* A loop over the elements of an array, into another one of its size. */
+static PyObject *of_each(PyObject *args, void (*loop)(const float *, float *, Py_ssize_t)) {
     PyObject *x, *out;
     struct arrays given = {.count = 0};
     if (!PyArg_ParseTuple(args, "OO", &x, &out)) {
@@ -192,23 +193,12 @@ static PyObject *py_erfs(PyObject *module, PyObject *args) {
     if (to == NULL) {
         REFUSE;
     }
-    COMPUTE(erfs(from, to, size));
+    COMPUTE(loop(from, to, size));
 }
 
-static PyObject *py_sigmoids(PyObject *module, PyObject *args) {
-    PyObject *x, *out;
-    struct arrays given = {.count = 0};
-    if (!PyArg_ParseTuple(args, "OO", &x, &out)) {
-        return NULL;
-    }
-    Py_ssize_t size = floats_of(x);
-    const float *from = FLOATS(x, size);
-    float *to = from == NULL ? NULL : OUTPUT(out, size);
-    if (to == NULL) {
-        REFUSE;
-    }
-    COMPUTE(sigmoids(from, to, size));
-}
+static PyObject *py_erfs(PyObject *module, PyObject *args) { return of_each(args, erfs); }
+
+static PyObject *py_sigmoids(PyObject *module, PyObject *args) { return of_each(args, sigmoids); }
 
 static PyObject *py_relu_grads(PyObject *module, PyObject *args) {
     PyObject *grad, *x, *out;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,36 +12,26 @@ from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.shape import shape_text
 from aexec.framework.waiting.inline_call import check_inline
-from aexec.framework.waiting.loop_budget import COPY_NS, OBJECT_NS, let_others_run
+from aexec.framework.waiting.loop_budget import COPY_NS, let_others_run
 from aexec.framework.zeros import zeros_of_type
 from aexec.kernels.datasets.arguments import Made, flag, integer, was_cancelled
+from aexec.kernels.datasets.batch_joins import CalledJoin, Join, PlainJoin, RowsByNumbers, bytes_of
 from aexec.kernels.datasets.function_dataset_ops import Call, Mapped, MappedDataset
-from aexec.queues.batching import cut, join, join_ns
+from aexec.queues.batching import cut
 from aexec.resources.datasets.dataset import MANY, NOT_YET, Dataset, DatasetIterator, Element, Pass, Turns, dataset_of
 from aexec.resources.datasets.row_numbers import row_numbers_of
 
-__all__ = ["Batched", "MappedBatches", "PlainJoin", "batch_size_of", "joined_rows", "num_batches"]
-
-Join = Callable[[list[Element]], Element]
-SizeOf = Callable[[list[Element]], int]
+__all__ = ["Batched", "MappedBatches", "batch_size_of", "joined_rows", "num_batches"]
 
 # Nanoseconds to look for the bytes of one component of a row.
 _SIZE_NS = 200
 # Bytes of a row besides its arrays, and of an array besides its elements.
 _ROW_BYTES, _ARRAY_BYTES = 100, 200
-# Nanoseconds to add a row to a list of numbers, and take it.
-_NUMBER_NS = 100
 # The bytes of rows that are counted at a time, and the rows that are freed at a time.
 _COUNTED_AT_ONCE, _FREED_AT_ONCE = 1 << 14, 1000
-# The rows that are checked by a thread before others run; the rows that are packed at a time, and their most bytes.
-_CHECKED_AT_ONCE, _PACKED_AT_ONCE, _SMALL_ROW = 4096, 1024, 64
-
-
-def bytes_of(rows: Sequence[Element]) -> int:
-    """The bytes of a batch of these elements."""
-    return sum([component.nbytes for row in rows for component in row])
+# The rows that are packed at a time, and their most bytes.
+_PACKED_AT_ONCE, _SMALL_ROW = 1024, 64
 
 
 async def joined_rows(
@@ -49,7 +39,6 @@ async def joined_rows(
     one: Pass,
     rows: list[Element],
     join: Join,
-    size_of: SizeOf = bytes_of,
 ) -> Element:
     """The batch of the rows, made in a thread if that takes long.
 
@@ -59,11 +48,10 @@ async def joined_rows(
 
     def size() -> int:
         check_inline(_SIZE_NS * len(rows) * len(rows[0]))
-        return size_of(rows)
+        return join.size_of(rows)
 
     def joined() -> Element:
-        nanoseconds = join.ns(len(rows)) if isinstance(join, RowsByNumbers) else join_ns(rows)
-        check_inline(nanoseconds + COPY_NS * num_bytes)
+        check_inline(join.ns(rows) + COPY_NS * num_bytes)
         return join(rows)
 
     pool = context.params.worker_pool
@@ -78,78 +66,6 @@ def _release(rows: list[Element]) -> None:
     while rows:
         del rows[-_FREED_AT_ONCE:]
         let_others_run()
-
-
-class PlainJoin:
-    """Joins elements of equal shapes and these types.
-
-    Attributes:
-        packs: True if a batch may be joined from batches of some rows each.
-    """
-
-    __slots__ = ("_types", "packs")
-
-    def __init__(self, types: Sequence[DType]) -> None:
-        self._types = types
-        self.packs = not any(dtype.np.hasobject for dtype in types)
-
-    def __call__(self, rows: list[Element]) -> Element:
-        _check_equal_shapes(rows)
-        return join(rows, self._types)
-
-
-class RowsByNumbers:
-    """Joins rows of tensors, given their numbers.
-
-    Args:
-        components: the tensors.
-    """
-
-    __slots__ = ("_components", "_row_bytes")
-
-    def __init__(self, components: Sequence[Any]) -> None:
-        self._components = components
-        self._row_bytes = sum([component[:1].nbytes for component in components])
-
-    def ns(self, count: int) -> float:
-        """Estimated nanoseconds to join so many rows, besides copying them."""
-        strings = sum([component[:1].size for component in self._components if component.dtype.hasobject])
-        return float(count * (_NUMBER_NS + OBJECT_NS * strings))
-
-    def size_of(self, numbers: Sequence[Element]) -> int:
-        """The bytes of a batch of these rows."""
-        return int(self._row_bytes) * len(numbers)
-
-    def row(self, number: Element) -> Element:
-        """A row as an element."""
-        return tuple([component[int(number[0]), ...] for component in self._components])
-
-    def __call__(self, numbers: list[Element]) -> Element:
-        index = np.array([number for (number,) in numbers], np.intp)
-        return tuple([_taken(component, index) for component in self._components])
-
-
-def _taken(component: Any, index: Any) -> Any:
-    if len(index) <= _CHECKED_AT_ONCE:
-        return component.take(index, 0)
-    rows = np.empty((len(index), *component.shape[1:]), component.dtype)
-    for start in range(0, len(index), _CHECKED_AT_ONCE):
-        let_others_run()
-        rows[start : start + _CHECKED_AT_ONCE] = component.take(index[start : start + _CHECKED_AT_ONCE], 0)
-    return rows
-
-
-def _check_equal_shapes(rows: Sequence[Element]) -> None:
-    for index, first in enumerate(rows[0]):
-        shape = first.shape
-        for number, row in enumerate(rows):
-            if not number % _CHECKED_AT_ONCE:
-                let_others_run()
-            if row[index].shape != shape:
-                raise errors.InvalidArgumentError(
-                    f"Cannot batch tensors with different shapes in component {index}. First element had shape "
-                    f"{shape_text(first.shape)} and element {number} had shape {shape_text(row[index].shape)}."
-                )
 
 
 class _Rows:
@@ -231,12 +147,12 @@ class _Rows:
         self._num_bytes = self._counted = self._packed_bytes
         self._pass.count(self._keeper, self._num_bytes)
 
-    async def joined(self, context: OpKernelContext, join: Join, size_of: SizeOf = bytes_of) -> Element:
+    async def joined(self, context: OpKernelContext, join: Join) -> Element:
         """The batch of all rows.  Raises OpError if they do not fit together, or memory does not suffice."""
         if self._packed:
             self.pack()
         if not self._packed or self.list:
-            return await joined_rows(context, self._pass, await self.unpacked(context), join, size_of)
+            return await joined_rows(context, self._pass, await self.unpacked(context), join)
         num_bytes = self._packed_bytes
 
         def concatenated() -> Element:
@@ -275,10 +191,9 @@ class Batched(DatasetIterator):
 
     Args:
         join: makes a batch.
-        size_of: the bytes of the batch that it makes.
     """
 
-    __slots__ = ("_drops_rest", "_ended", "_join", "_packs", "_pass", "_rows", "_size", "_size_of", "_source", "_turns")
+    __slots__ = ("_drops_rest", "_ended", "_join", "_packs", "_pass", "_rows", "_size", "_source", "_turns")
 
     def __init__(
         self,
@@ -288,15 +203,13 @@ class Batched(DatasetIterator):
         join: Join,
         *,
         drops_rest: bool,
-        size_of: SizeOf = bytes_of,
     ) -> None:
         self._pass = one
         self._source = source
         self._size = size
         self._join = join
-        self._size_of = size_of
         self._drops_rest = drops_rest
-        self._packs = packing(join)
+        self._packs = join if join.packs else None
         self._rows = _Rows(one, self, self._packs)
         self._ended = False
         self._turns = Turns()
@@ -307,18 +220,13 @@ class Batched(DatasetIterator):
             if len(self._rows) < (self._size if self._drops_rest else 1):
                 self._rows.clear(context)
                 return None
-            batch = await self._rows.joined(context, self._join, self._size_of)
+            batch = await self._rows.joined(context, self._join)
         except BaseException as error:
             if not was_cancelled(context, error):
                 self._rows.clear(context, self._packs)
             raise
         self._rows.clear(context, self._packs)
         return batch
-
-
-def packing(join: Join) -> Join | None:
-    """How rows are packed that `join` joins to a batch; None if they are not."""
-    return join if isinstance(join, PlainJoin) and join.packs else None
 
 
 async def collect(source: DatasetIterator, rows: _Rows, size: int, turns: Turns, context: OpKernelContext) -> bool:
@@ -353,20 +261,6 @@ class _Replayed(DatasetIterator):
 
     async def next(self, context: OpKernelContext) -> Element | None:
         return self._rows.pop() if self._rows else await self._source.next(context)
-
-
-class _RowsOf(DatasetIterator):
-    """The rows with the numbers that the input gives."""
-
-    __slots__ = ("_join", "_source")
-
-    def __init__(self, source: DatasetIterator, join: RowsByNumbers) -> None:
-        self._source = source
-        self._join = join
-
-    async def next(self, context: OpKernelContext) -> Element | None:
-        number = await self._source.next(context)
-        return None if number is None else self._join.row(number)
 
 
 class MappedBatches(DatasetIterator):
@@ -406,8 +300,8 @@ class MappedBatches(DatasetIterator):
         self._types = types
         self._size = size
         self._drops_rest = drops_rest
-        self._join = PlainJoin(source.types) if rows is None else RowsByNumbers(rows.components)
-        self._packs = packing(self._join)
+        self._join: Join = PlainJoin(source.types) if rows is None else RowsByNumbers(rows.components)
+        self._packs = self._join if self._join.packs else None
         self._rows = _Rows(one, self, self._packs)
         self._ended = False
         self._turns = Turns()
@@ -437,8 +331,7 @@ class MappedBatches(DatasetIterator):
         return await self._one_by_one.next(context)
 
     async def _mapped(self, context: OpKernelContext) -> Element:
-        size_of = self._join.size_of if isinstance(self._join, RowsByNumbers) else bytes_of
-        batch = await self._rows.joined(context, self._join, size_of)
+        batch = await self._rows.joined(context, self._join)
         results: Element = tuple(await self._call(context, batch))
         for result in results:
             if result.shape[:1] != (len(self._rows),):
@@ -446,9 +339,7 @@ class MappedBatches(DatasetIterator):
         return results
 
     def _begin_one_by_one(self, rows: list[Element]) -> None:
-        source: DatasetIterator = _Replayed(rows, self._source)
-        if isinstance(self._join, RowsByNumbers):
-            source = _RowsOf(source, self._join)
+        source = self._join.elements(_Replayed(rows, self._source))
         mapped = Mapped(source, self._call, preserves=True)
         join = PlainJoin(self._types)
         self._one_by_one = Batched(self._pass, mapped, self._size, join, drops_rest=self._drops_rest)
@@ -485,8 +376,8 @@ def batch_dataset(c: OpKernelConstruction) -> Compute:
             if isinstance(source, MappedDataset):
                 return MappedBatches(one, source.source, source.call, source.types, size, drops_rest=drops)
             if (rows := row_numbers_of(source)) is not None:
-                join = RowsByNumbers(rows.components)
-                return Batched(one, one.begin(rows.numbers), size, join, drops_rest=drops, size_of=join.size_of)
+                by_numbers = RowsByNumbers(rows.components)
+                return Batched(one, one.begin(rows.numbers), size, by_numbers, drops_rest=drops)
             return Batched(one, one.begin(source), size, joined, drops_rest=drops)
 
         return made.of(make, count)
@@ -514,7 +405,7 @@ def padded_batch_dataset(c: OpKernelConstruction) -> Compute:
             return sum(math.prod(_padded_to(*column)) * column[1].np.itemsize for column in columns)
 
         def make(one: Pass) -> DatasetIterator:
-            return Batched(one, one.begin(source), size, joined, drops_rest=drops, size_of=size_of)
+            return Batched(one, one.begin(source), size, CalledJoin(joined, size_of), drops_rest=drops)
 
         return made.of(make, count)
 

@@ -22,7 +22,8 @@ from aexec.framework.waiting.inline_call import check_inline
 from aexec.framework.waiting.loop_budget import COPY_NS, OBJECT_NS
 from aexec.kernels.common.variants import boxed
 from aexec.kernels.datasets.arguments import ONE_DATASET, Called, Made, flag, integer, was_cancelled
-from aexec.kernels.datasets.batch_dataset_ops import PlainJoin, joined_rows
+from aexec.kernels.datasets.batch_dataset_ops import joined_rows
+from aexec.kernels.datasets.batch_joins import PlainJoin
 from aexec.kernels.datasets.function_dataset_ops import Call
 from aexec.kernels.datasets.source_dataset_ops import Listed
 from aexec.resources.datasets.dataset import (

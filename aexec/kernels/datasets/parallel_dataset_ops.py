@@ -16,7 +16,8 @@ from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.waiting.processors import num_processors
 from aexec.kernels.datasets.arguments import ONE_DATASET, Called, Made, flag, instead_of_end, integer
-from aexec.kernels.datasets.batch_dataset_ops import Batched, MappedBatches, PlainJoin, batch_size_of, num_batches
+from aexec.kernels.datasets.batch_dataset_ops import Batched, MappedBatches, batch_size_of, num_batches
+from aexec.kernels.datasets.batch_joins import PlainJoin
 from aexec.kernels.datasets.function_dataset_ops import Call, Interleaved, mapped_dataset
 from aexec.resources.datasets.dataset import UNKNOWN, DatasetIterator, Element, Pass, Turns, dataset_of
 

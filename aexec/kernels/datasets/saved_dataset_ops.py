@@ -138,20 +138,30 @@ class _Sharded(OneByOne):
         return (np.int64(integer(results[0], "The shard's number")), *element)
 
 
-class _Unsharded(DatasetIterator):
-    """Each element before or after the number of its shard: puts the number 0 before it, or takes a number away."""
+class _InOneShard(DatasetIterator):
+    """Each element after the number 0 of its shard."""
 
-    __slots__ = ("_adds", "_source")
+    __slots__ = ("_source",)
 
-    def __init__(self, source: DatasetIterator, *, adds: bool) -> None:
+    def __init__(self, source: DatasetIterator) -> None:
         self._source = source
-        self._adds = adds
 
     async def next(self, context: OpKernelContext) -> Element | None:
         element = await self._source.next(context)
-        if element is None:
-            return None
-        return (np.int64(0), *element) if self._adds else element[1:]
+        return None if element is None else (np.int64(0), *element)
+
+
+class _WithoutShard(DatasetIterator):
+    """Each element without the number of its shard."""
+
+    __slots__ = ("_source",)
+
+    def __init__(self, source: DatasetIterator) -> None:
+        self._source = source
+
+    async def next(self, context: OpKernelContext) -> Element | None:
+        element = await self._source.next(context)
+        return None if element is None else element[1:]
 
 
 class _Save:
@@ -168,9 +178,9 @@ class _Save:
 
         def make(one: Pass) -> DatasetIterator:
             begun = one.begin(source)
-            numbered = _Unsharded(begun, adds=True) if call is None else _Sharded(begun, call)
+            numbered = _InOneShard(begun) if call is None else _Sharded(begun, call)
             files = _Shards(folder, source.types, self._compression)
-            return _Unsharded(one.adopt(WrittenElements(one, numbered, files)), adds=False)
+            return _WithoutShard(one.adopt(WrittenElements(one, numbered, files)))
 
         return make
 

@@ -15,6 +15,7 @@ from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.kernels.common.variants import boxed
 from aexec.kernels.datasets.arguments import Made
 from aexec.kernels.datasets.batch_dataset_ops import Batched, batch_size_of, num_batches
+from aexec.kernels.datasets.batch_joins import CalledJoin
 from aexec.kernels.datasets.source_dataset_ops import Listed
 from aexec.resources.datasets.dataset import DatasetIterator, Element, Elements, Pass, dataset_of
 
@@ -96,7 +97,7 @@ def dense_to_sparse_batch_dataset(c: OpKernelConstruction) -> Compute:
             return (_as_sparse([row for (row,) in rows], sizes, dtype),)
 
         def make(one: Pass) -> DatasetIterator:
-            return Batched(one, one.begin(source), size, joined, drops_rest=False, size_of=_sparse_bytes)
+            return Batched(one, one.begin(source), size, CalledJoin(joined, _sparse_bytes), drops_rest=False)
 
         return made.of(make, num_batches(source.cardinality(), size, drops_rest=False))
 

@@ -25,7 +25,7 @@ __all__ = ["Column", "as_ragged", "as_sparse", "read_columns"]
 _MISSING = -1
 # The fields of the message Feature.
 _KINDS = {dtypes.string: 1, dtypes.float32: 2, dtypes.int64: 3}
-# The extension keeps the interpreter's lock for so many examples, of so many bytes, at a time.
+# The most examples, and the most bytes of several, for which the extension keeps the interpreter's lock.
 _AT_ONCE, _BYTES_AT_ONCE = 1000, 256 << 10
 _LENGTH_BYTES = 8
 

@@ -29,7 +29,7 @@ class FolderLock:
         folder: the folder to lock.
         is_owner: True for its owner, False for a session host of the owner.
         run: identifies the start of the server that owns the folder, which for a session host is that of its front; ""
-            to use the folder whoever owns it.
+            for any owner.
 
     Raises:
         StoreInUseError: another process has it.

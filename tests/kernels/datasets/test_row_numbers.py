@@ -11,7 +11,7 @@ import pytest
 import aexec
 from aexec import errors, ops
 from aexec.data import Dataset
-from aexec.kernels.datasets import batch_dataset_ops
+from aexec.kernels.datasets import batch_joins
 
 NUMBERS = np.arange(90, dtype=np.float32).reshape(30, 3)
 WORDS = np.array([b"%d" % number for number in range(30)], object)
@@ -74,7 +74,7 @@ async def test_row_for_which_a_function_fails_is_an_error_as_without_numbers() -
 
 
 async def test_large_batch_is_taken_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_dataset_ops, "_CHECKED_AT_ONCE", 4)
+    monkeypatch.setattr(batch_joins, "_CHECKED_AT_ONCE", 4)
     found = await all_of(lambda: Dataset.from_tensor_slices((NUMBERS, WORDS)).shuffle(9, seed=3).batch(30))
     rows = await all_of(lambda: Dataset.from_tensor_slices((NUMBERS, WORDS)).shuffle(9, seed=3))
     assert found[0][0].tolist() == [element[0].tolist() for element in rows]
