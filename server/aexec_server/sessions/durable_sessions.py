@@ -79,6 +79,7 @@ class DurableSessions:
         self._opened_at = 0.0
         self._drain_seconds = config.drain_seconds
         self._handed_over: dict[str, str] | None = None  # owners by handle, once the store is given up
+        self._giving_up: asyncio.Task[None] | None = None
         self._opening: dict[str, asyncio.Task[HostedSession]] = {}
         self._open: dict[str, DurableSession] = {}
         self.store = store
@@ -179,8 +180,14 @@ class DurableSessions:
         """Begin no request for durable sessions any more, let those in flight end, write what is left, and close the
         store, for another process.
 
-        Runs are cancelled that have not ended within `drain_seconds`.
+        Runs are cancelled that have not ended within `drain_seconds`.  A session host may be told twice, by its front
+        and by the process that waits: a second call waits for the end of the first.
         """
+        if self._giving_up is None:
+            self._giving_up = self._in_background(self._give_up(), "give the store up")
+        await asyncio.shield(self._giving_up)
+
+    async def _give_up(self) -> None:
         self._handed_over = {handle: facts.owner for handle, facts in self.store.facts.items()}
         given: list[HostedSession] = []
         while taken := [hosted for hosted in self._sessions if hosted.durable is not None]:

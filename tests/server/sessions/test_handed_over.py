@@ -92,6 +92,20 @@ async def test_run_in_flight_ends_before_the_store_is_given_up(start: Start, fol
     await giving_up
 
 
+async def test_store_that_is_asked_for_twice_is_given_up_once(start: Start, folder: Path) -> None:
+    """A session host is told by its front, and finds the process that waits when it stops itself."""
+    old = await start(state_path=folder)
+    handle = await counter(old)
+    hosted, durable = old.hosted(handle), old.server.durable
+    assert durable is not None
+    with hosted.in_use():  # by a request that is being read, say
+        giving_up = [asyncio.create_task(durable.give_up()) for _ in range(2)]
+        for _ in range(20):  # time in which the second one would close the store
+            assert await add(old, handle) == REFUSED
+        assert not any(task.done() for task in giving_up)
+    await asyncio.gather(*giving_up)
+
+
 async def test_run_that_does_not_end_is_cancelled(start: Start, folder: Path) -> None:
     old = await start(state_path=folder, drain_seconds=0.05)
     gate = gates.Gate()
