@@ -264,7 +264,11 @@ class NodeRunner:
                 key = end.key_in(iteration.frame_iter)
                 rendezvous.send(key, value, is_dead=value is None, send_args=end.made_on)
             else:
-                end(self.context(iteration), value)
+                try:
+                    end(self.context(iteration), value)
+                except InlineCallError as reason:  # the value is a variable's, which a thread writes or must copy
+                    self.calls.run_later(iteration, node, [value], reason, arguments=[self.context(iteration), value])
+                    return
             if node.has_tail:
                 iteration.propagate_tail(node, None)
             return

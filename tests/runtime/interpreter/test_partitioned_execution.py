@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -44,6 +45,18 @@ def _sees(c: Any) -> Any:
     def compute(x: Any) -> Any:
         _seen.append(x)
         return x
+
+    return compute
+
+
+register_op("TestSeesCell(x: Ref(float)) -> y: float")
+
+
+@kernel("TestSeesCell", cost=0)
+def _sees_cell(c: Any) -> Any:
+    def compute(x: Any) -> Any:
+        _seen.append(x)
+        return np.float32(0)
 
     return compute
 
@@ -487,3 +500,35 @@ async def test_graph_may_have_its_own_sends_and_receives() -> None:
         assert [await call(value) for value in (1.0, 2.0, 3.0, 4.0)] == [-1, -2, -3, -4]
         with pytest.raises(errors.UnimplementedError, match="is one end of a transfer between devices"):
             await opened.plan_source(call)
+
+
+async def test_variable_that_a_thread_writes_is_sent_when_it_is_written() -> None:
+    """The Send finds its variable taken, and runs again."""
+    g = GraphBuilder()
+    g("v", "VariableV2", dtype=F, shape=PartialTensorShape([1]), device="/cpu:0")
+    g("init", "Assign", "v", g.const("one", np.ones(1, np.float32)), T=F, device="/cpu:0")
+    g("cell", "TestSeesCell", "v", device="/cpu:0")
+    g("x", "Placeholder", dtype=F, device="/cpu:0")
+    g("other", "Neg", "x", T=F, device="/cpu:0")
+    g("sum", "Add", "v", "other", T=F, device="/cpu:1")
+    began, go_on = threading.Event(), threading.Event()
+
+    def slow(value: Any, out: Any) -> Any:
+        began.set()
+        assert go_on.wait(60)
+        return np.add(value, np.float32(1), out)
+
+    async with session(g) as opened:
+        await opened.run([], targets=["init"])
+        await opened.run("cell:0")
+        for number in range(3):
+            began.clear(), go_on.clear()
+            writing = asyncio.create_task(asyncio.to_thread(_seen[-1].update, slow))
+            await asyncio.to_thread(began.wait, 30)
+            running = asyncio.ensure_future(opened.run("sum:0", {"x:0": np.zeros(1, np.float32)}))
+            while not opened.steps:
+                await asyncio.sleep(0)
+            assert "sum" in str(opened.steps[0].dump()) and not running.done()
+            go_on.set()
+            assert (await running).tolist() == [number + 2]
+            await writing
