@@ -23,6 +23,7 @@ from aexec.framework.printed import set_printer
 from aexec.graph.graph import set_default_graph
 from aexec.runtime.session.session import Session
 from tests.support import time_limit
+from tests.support.server_process import ServerProcess
 
 # Tests have stand-ins for GPUs; `scripts/gpu-check` is for this machine's.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -105,11 +106,15 @@ def what_tests_share_stays_frozen() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """After each test no worker thread runs, no session is open, and graphs print where they did."""
-    before = set(threading.enumerate())
+    """After each test no worker thread and no server runs, no session is open, and graphs print where they did."""
+    before, servers = set(threading.enumerate()), set(ServerProcess.running)
     set_default_graph(None)  # importing `aexec.compat.v1` makes one, also while tests are collected
     yield
     set_printer(None)  # a server in this process has them print to its log
+    left_servers = ServerProcess.running - servers
+    for server in left_servers:
+        server.kill()
+    assert not left_servers, f"servers left running: {[server.pid for server in left_servers]}"
     left = [t for t in threading.enumerate() if t not in before and t.name.startswith("aexec-")]
     assert not left, f"threads left running: {left}"
     # A session that was never used holds nothing; one that ran must be closed.

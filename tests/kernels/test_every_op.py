@@ -83,7 +83,8 @@ FOUND = " ".join(
     BatchMatrixSolveLs 4547, chain FusedResizeAndPadConv2D 4548, chain Conv3DBackpropFilterV2 4560, chain
     Conv2DBackpropInput 4598, chain DataFormatDimMap 4603, chain RightShift 4640, chain InplaceUpdate 4642, chain
     DynamicPartition 4645, chain ReluGrad 4647, chain InplaceAdd 4651, chain NonMaxSuppressionV4 4652, chain
-    RaggedTensorToTensor 4656, chain CropAndResizeGradBoxes 4664, chain DataFormatDimMap 4669, chain Softmax 4669
+    RaggedTensorToTensor 4656, chain CropAndResizeGradBoxes 4664, chain DataFormatDimMap 4669, chain Softmax 4669,
+    chain Zeta 4655, chain Betainc 4679
     """.split()
 ).split(", ")
 # Of the ops of a group, at least; some are refused, or what is made for them takes until the deadline.

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.support import watcher
 from tests.support.programs.graphs import GraphBuilder
@@ -87,9 +87,12 @@ class ServerProcess:
     Attributes:
         port, pid: of the server.
         ran: number of requests for runs that were answered without an error.
+        running: the servers that were started and not stopped.
         may_log_tracebacks: True if `stop` must not fail on tracebacks in the log.
         expected_status: the exit status that `stop` expects.
     """
+
+    running: ClassVar[set[ServerProcess]] = set()
 
     def __init__(
         self,
@@ -109,6 +112,7 @@ class ServerProcess:
         self.ran = 0
         self._told = False
         self._killed = False
+        self._watcher: subprocess.Popen[str] | None = None
         self._token = f"{os.getpid()}-{folder}"
         variables = os.environ | {
             "PYTHONPATH": os.pathsep.join(map(str, ([first] if first else []) + [ROOT, ROOT / "server"])),
@@ -125,8 +129,10 @@ class ServerProcess:
                 command, stdout=log, stderr=log, env=variables, start_new_session=True, pass_fds=passed
             )
         self.pid = self.process.pid
+        self.running.add(self)
         self.port = self._wait_for_port()
-        self._watcher = self._start_watcher() if watch else None
+        if watch:
+            self._watcher = self._start_watcher()
 
     def _start_watcher(self) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -142,8 +148,7 @@ class ServerProcess:
             time.sleep(0.01)
         match = re.search(r"serves on http://127\.0\.0\.1:(\d+)", self.log)
         if match is None:
-            self.process.kill()
-            self.process.wait()
+            self.kill()
             raise AssertionError(f"the server did not start:\n{self.log}")
         return int(match[1])
 
@@ -285,6 +290,22 @@ class ServerProcess:
 
     # Ending
 
+    def kill(self, patience: float = 0.0) -> list[int]:
+        """Kill it, and its other processes, if they do not end by themselves within `patience` seconds; return those
+        that did not.
+        """
+        self.running.discard(self)
+        self._stop_watcher()
+        self.process.kill()
+        self.process.wait()
+        with contextlib.suppress(AssertionError):
+            self.until(lambda: not self._left(), patience)
+        left = self._left()
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return left
+
     def expect_killed(self) -> None:
         """Note that the server was killed: `stop` checks only its processes, not what else it leaves."""
         self._killed = True
@@ -310,14 +331,7 @@ class ServerProcess:
                 self.signal()
             status = self.wait(60)
         finally:
-            self.process.kill()
-            self.process.wait()
-            with contextlib.suppress(AssertionError):
-                self.until(lambda: not self._left(), 20)
-            left = self._left()
-            for pid in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            left = self.kill(20)
         assert not left, f"processes left running: {left}"
         if self._killed:
             return

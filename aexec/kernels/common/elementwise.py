@@ -129,8 +129,12 @@ def shared(xp: Any, function: Compute) -> Compute:
     return compute
 
 
-def shared_rows(xp: Any, function: Compute, dtype: Any) -> Compute:
-    """Like `shared`, for several arrays, which are broadcast; the results are converted to `dtype`."""
+def shared_rows(xp: Any, function: Compute, dtype: Any, piece: int | None = None) -> Compute:
+    """Like `shared`, for several arrays, which are broadcast; the results are converted to `dtype`.
+
+    Args:
+        piece: elements in a piece, if not as many as of `shared`.
+    """
 
     def whole(*arrays: Any) -> Any:
         return function(*arrays).astype(dtype, copy=False)
@@ -139,9 +143,12 @@ def shared_rows(xp: Any, function: Compute, dtype: Any) -> Compute:
         return whole
 
     def compute(*arrays: Any) -> Any:
+        at_once = piece or _PIECE
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
         size = math.prod(shape)
-        if size < 2 * _PIECE:
+        if not size:
+            return np.empty(shape, dtype)  # whatever the function does with long arrays beside an empty one
+        if size < 2 * at_once:
             return whole(*arrays)
         out, inputs = np.empty(shape, dtype), [np.broadcast_to(array, shape) for array in arrays]
         target = out
@@ -150,13 +157,13 @@ def shared_rows(xp: Any, function: Compute, dtype: Any) -> Compute:
         # Cut the longest axis, so that pieces are not too large where other axes are short.
         length = max(target.shape)
         every = (slice(None),) * target.shape.index(length)
-        rows = max(1, _PIECE * length // size)
+        rows = max(1, at_once * length // size)
 
-        def piece(i: int) -> None:
+        def compute_rows(i: int) -> None:
             part = (*every, slice(i * rows, (i + 1) * rows))
             target[part] = function(*(array[part] for array in inputs))
 
-        in_pieces(-(-length // rows), piece)
+        in_pieces(-(-length // rows), compute_rows)
         return out
 
     return compute

@@ -19,7 +19,13 @@ from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction
 from aexec.framework.kernel_contract.output_sizes import Varying
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.array_module import scipy_of
-from aexec.kernels.common.elementwise import broadcast_error, in_float32, register, shared, shared_rows
+from aexec.kernels.common.elementwise import (
+    broadcast_error,
+    in_float32,
+    register,
+    shared,
+    shared_rows,
+)
 from aexec.kernels.common.single_erf import single_erf, single_erfc
 from aexec.kernels.math.igamma_grad import IGAMMA_GRAD_COST, igamma_grad_a
 
@@ -169,6 +175,10 @@ _COSTS: dict[str, float | Varying] = {
 }
 
 
+# Elements of a function of several arrays that are computed together; for each it makes up to 25 values on its way.
+_PIECE = 1 << 13
+
+
 def _unary(c: OpKernelConstruction) -> Function:
     return in_float32(c, shared(c.xp, _UNARY[c.op](c.xp, scipy_of(c.xp, "special"))))
 
@@ -176,7 +186,7 @@ def _unary(c: OpKernelConstruction) -> Function:
 def _binary(c: OpKernelConstruction) -> Function:
     function, out = _BINARY[c.op](c.xp, scipy_of(c.xp, "special")), c.output_types[0].np
     c.explain = broadcast_error
-    return shared_rows(c.xp, function, out)
+    return shared_rows(c.xp, function, out, piece=_PIECE)
 
 
 for _op in _UNARY:
@@ -193,8 +203,14 @@ for _op in _BINARY:
 @kernel("Betainc", T=_WIDE, cost=80.0, needs=("scipy.special",))
 def betainc(c: OpKernelConstruction) -> Function:
     """Regularised incomplete beta function; its inputs are scalars or of one common shape."""
-    xp, out = c.xp, c.output_types[0].np
+    xp = c.xp
     function = scipy_of(xp, "special").betainc
+
+    def of_rows(a: Any, b: Any, x: Any) -> Any:
+        inside = xp.where(x == 0, 0, xp.where(x == 1, 1, function(a, b, x)))
+        return xp.where((a <= 0) | (b <= 0), np.nan, inside)
+
+    in_rows = shared_rows(xp, of_rows, c.output_types[0].np, piece=_PIECE)
 
     def compute(a: Any, b: Any, x: Any) -> Any:
         for (name, first), (other, second) in ((("a", a), ("b", b)), (("a", a), ("x", x)), (("b", b), ("x", x))):
@@ -203,7 +219,6 @@ def betainc(c: OpKernelConstruction) -> Function:
                     f"Shapes of {name} and {other} are inconsistent: "
                     f"{shape_text(first.shape)} vs. {shape_text(second.shape)}"
                 )
-        inside = xp.where(x == 0, 0, xp.where(x == 1, 1, function(a, b, x)))
-        return xp.where((a <= 0) | (b <= 0), np.nan, inside).astype(out, copy=False)
+        return in_rows(a, b, x)
 
     return compute
