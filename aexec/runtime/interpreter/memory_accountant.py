@@ -24,7 +24,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from random import randrange
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -221,9 +221,10 @@ class StepMemory:
 
     def _look(self, key: Any, values: Callable[[], Iterable[Any]]) -> None:
         found, again = self._looked.get(key, (0, 0.0))
-        began = perf_counter()
-        if began < again:
+        if perf_counter() < again:
             return
+        # Not by the clock: other threads and processes may have had the processor for longer than the look takes.
+        began = thread_time()
         step, total = self.step, 0
         seen: set[int] = set()
         for array in _arrays(values()):
@@ -243,11 +244,10 @@ class StepMemory:
             step.give_back(found - total)
         if key not in self._looked:
             _executions_looked_at[0] += 1
-        now = perf_counter()
         # Together they take such a part of the time: each has its turns while the others wait.
-        took = (now - began) * max(1, _executions_looked_at[0])
+        took = (thread_time() - began) * max(1, _executions_looked_at[0])
         pause = min(took / _LOOKING, max(took / _MOST_LOOKING, step.room / _BYTES_PER_SECOND))
-        self._looked[key] = total, now + pause
+        self._looked[key] = total, perf_counter() + pause
         try:
             step.check()
         except errors.ResourceExhaustedError as error:

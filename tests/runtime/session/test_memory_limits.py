@@ -437,13 +437,16 @@ async def test_sessions_may_have_a_limit_together() -> None:
 
 
 def test_memory_checks_take_a_bounded_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a check that takes a second there is none for eight seconds, or sixteen with two steps."""
-    clock = itertools.count()
+    """After a check that takes a second of the processor there is none for eight seconds, or sixteen with two steps,
+    however long the processor did something else meanwhile.
+    """
+    clock, processor = itertools.count(step=100), itertools.count()
     monkeypatch.setattr(memory_accountant, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(memory_accountant, "thread_time", lambda: float(next(processor)))
     steps = [memory_accountant.StepMemory(MB, None, None, "", is_exact=False) for _ in range(2)]
     for step in steps:
         step._look("execution", tuple)
-    assert [step._looked["execution"][1] for step in steps] == [1 + 8, 3 + 16]
+    assert [step._looked["execution"][1] for step in steps] == [100 + 8, 300 + 16]
     for step in steps:
         step.close()
     assert memory_accountant._executions_looked_at == [0]
