@@ -29,7 +29,7 @@ pip_install() {
 # make_environment [EXTRA]: EXTRA is an optional dependency group, as in pyproject.toml.
 make_environment() {
   local extra=${1:-} stamp=.venv/.installed began=$SECONDS sources
-  sources=$(cat pyproject.toml aexec/native/loops.[ch] | cksum)
+  sources=$(cat pyproject.toml aexec/native/*.[ch] | cksum)
   if [ ! -x .venv/bin/python ]; then
     "$(find_python)" -m venv .venv
   fi
