@@ -17,14 +17,14 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
-# Before whatever imports NumPy.
-from aexec.blas import tune_blas
-
-# isort: split
 from aexec.framework.memory.garbage_collector import collector_paused
 
 # Nothing that an import makes is garbage, and the collector would look through it again and again.
 with collector_paused():
+    # Before whatever imports NumPy.
+    from aexec.blas import tune_blas
+
+    # isort: split
     from aexec import errors, kernels, ops  # noqa: F401  kernels are found through their registry
     from aexec.client import operators as _operators  # noqa: F401  gives tensors their operators
     from aexec.client.building import (
