@@ -257,23 +257,33 @@ class DirectRuns:
             run_id = hosted.runs.add_ended(hosted.runs_owner(caller))
             answer = self._written(known, run_id, run, served, values)
             if answer is not None:
-                waits = hosted.ended_at_once(served)
-                if waits is not None:
-                    caller = self._access.located(caller, transport, known.headers)
-                    ended = EndedRun(hosted, caller, StartedRun(served, values, None, None), run_id, arrival, deadline)
-                    self._unwritten.add(transport, UnwrittenAnswer(answer, known.path, ended, on_settled), waits)
-                    run.passed(arrival, decoded, ran)
-                    return Fate.SETTLING
-                transport.write(answer)
+                ended = EndedRun(hosted, caller, StartedRun(served, values, None, None), run_id, arrival, deadline)
                 run.passed(arrival, decoded, ran)
-                seconds = time.monotonic() - arrival
-                runs.execution.passed(hosted, run_id, seconds)
-                if self._server.config.access_log:
-                    log_access("POST", known.path, 200, seconds, run_id)
-                return Fate.ANSWERED
+                return self._send(transport, known, answer, ended, on_settled)
         caller = self._access.located(caller, transport, known.headers)
         runs.begin_early(transport, hosted, caller, arrival, deadline, StartedRun(served, values, step, rest))
         return Fate.ORDINARY
+
+    def _send(
+        self,
+        transport: asyncio.Transport,
+        known: _Known,
+        answer: bytes,
+        ended: EndedRun,
+        on_settled: Callable[[bool], object],
+    ) -> Fate:
+        """Write an answer, or have it written when the disk has what it tells of."""
+        waits = ended.hosted.ended_at_once(ended.run.served)
+        if waits is not None:
+            ended.caller = self._access.located(ended.caller, transport, known.headers)
+            self._unwritten.add(transport, UnwrittenAnswer(answer, known.path, ended, on_settled), waits)
+            return Fate.SETTLING
+        transport.write(answer)
+        seconds = time.monotonic() - ended.arrival
+        self._runs.execution.passed(ended.hosted, ended.run_id, seconds)
+        if self._server.config.access_log:
+            log_access("POST", known.path, 200, seconds, ended.run_id)
+        return Fate.ANSWERED
 
     def _written(self, known: _Known, run_id: str, run: DirectRun, served: ServedCall, values: Any) -> bytes | None:
         """Return the whole answer; None if writing it takes too long or fails."""
@@ -324,7 +334,8 @@ class DirectRuns:
         """Note that the handler has ended or the connection is closed: a run begun for its request is stopped."""
         if transport is not None:
             self._passed_on.discard(transport)
-            self._unwritten.drop(transport)
+            if self._unwritten.waiting:
+                self._unwritten.drop(transport)
             self._runs.drop_early(transport)
 
 

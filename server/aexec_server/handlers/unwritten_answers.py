@@ -70,22 +70,25 @@ class UnwrittenAnswers:
     Args:
         server: the server.
         runs: continues runs in the ordinary way.
+
+    Attributes:
+        waiting: the answers by connection.
     """
 
     def __init__(self, server: Server, runs: RunHandlers) -> None:
         self._server = server
         self._runs = runs
-        self._waiting: dict[asyncio.BaseTransport, UnwrittenAnswer] = {}
+        self.waiting: dict[asyncio.BaseTransport, UnwrittenAnswer] = {}
 
     def add(self, transport: asyncio.Transport, answer: UnwrittenAnswer, waits: asyncio.Future[None]) -> None:
         """Write the answer when the future is done."""
         answer.ended.hosted.acquire()
         answer.seconds = time.monotonic() - answer.ended.arrival
-        self._waiting[transport] = answer
+        self.waiting[transport] = answer
         waits.add_done_callback(partial(self._on_done, transport, answer))
 
     def _on_done(self, transport: asyncio.Transport, answer: UnwrittenAnswer, waits: asyncio.Future[None]) -> None:
-        if self._waiting.get(transport) is not answer:
+        if self.waiting.get(transport) is not answer:
             return
         if waits.exception() is not None:
             self.pass_on(transport)
@@ -103,7 +106,7 @@ class UnwrittenAnswers:
 
     def drop(self, transport: asyncio.BaseTransport) -> None:
         """Let the session go and record the run, whose answer was written, or whose client has left."""
-        answer = self._waiting.pop(transport, None) if self._waiting else None
+        answer = self.waiting.pop(transport, None)
         if answer is not None:
             ended = answer.ended
             self._runs.execution.passed(ended.hosted, ended.run_id, answer.seconds)
@@ -111,7 +114,7 @@ class UnwrittenAnswers:
 
     def pass_on(self, transport: asyncio.BaseTransport) -> None:
         """Keep the run that waits on this connection for the ordinary handler, if there is one."""
-        answer = self._waiting.pop(transport, None)
+        answer = self.waiting.pop(transport, None)
         if answer is not None:
             ended = answer.ended
             self._runs.begin_early(
