@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.text import Text
 
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.progress import Bar, Listener, listening
+from aexec.framework.progress import Listener, WorkBar, listening
 
 __all__ = ["Bars", "RichBars", "make_bars", "progress_bars"]
 
@@ -68,7 +68,7 @@ class _TqdmBars:
     delay: float
     file: TextIO | None
 
-    def open(self, what: str, total: int, unit: str) -> Bar:
+    def open(self, what: str, total: int, unit: str) -> WorkBar:
         from tqdm.auto import tqdm
 
         bar = tqdm(
@@ -122,7 +122,7 @@ class RichBars:
             disable=not (console.is_terminal or console.is_jupyter),
         )
 
-    def open(self, what: str, total: int, unit: str) -> Bar:
+    def open(self, what: str, total: int, unit: str) -> WorkBar:
         task = self._display.add_task(what, total=total, visible=False, unit=unit)
         bar = _RichBar(partial(self._advance, task, self._clock() + self._delay), partial(self._remove, task))
         bar.advance(0)

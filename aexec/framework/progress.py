@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
-__all__ = ["Advance", "Bar", "Listener", "counted", "listening", "of", "unheard"]
+__all__ = ["Advance", "Listener", "WorkBar", "counted", "listening", "of", "unheard"]
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ Advance = Callable[[int], object]
 _TOGETHER = 256
 
 
-class Bar(Protocol):
+class WorkBar(Protocol):
     """Shows one piece of work; called from the thread that does the work."""
 
     def advance(self, amount: int, /) -> object:
@@ -37,7 +37,7 @@ class Bar(Protocol):
 class Listener(Protocol):
     """Shows work."""
 
-    def open(self, what: str, total: int, unit: str) -> Bar:
+    def open(self, what: str, total: int, unit: str) -> WorkBar:
         """A bar for work that has begun.
 
         Args:

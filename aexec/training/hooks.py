@@ -30,7 +30,7 @@ from aexec.training.session_run_hook import (
 
 if TYPE_CHECKING:
     from aexec.client.progress_bars import Bars
-    from aexec.framework.progress import Bar
+    from aexec.framework.progress import WorkBar
 
 __all__ = [
     "CheckpointSaverHook",
@@ -341,7 +341,7 @@ class ProgressBarHook(SessionRunHook):
         self._last_step = last_step
         self._console = console
         self._bars: Bars | None = None
-        self._bar: Bar | None = None
+        self._bar: WorkBar | None = None
         self._step = 0
 
     async def after_create_session(self, session: Training, coordinator: Coordinator) -> None:

@@ -16,7 +16,7 @@ from aexec.client import progress_bars as module
 from aexec.client.progress_bars import RichBars, make_bars
 from aexec.framework import progress
 from aexec.io import tensor_bundle
-from tests.support.heard_progress import Heard
+from tests.support.stand_ins.heard_progress import Heard
 
 
 def variables(count: int = 3, size: int = 100) -> tuple[aexec.Graph, aexec.training.Saver]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aexec.framework import progress
-from tests.support.heard_progress import Heard
+from tests.support.stand_ins.heard_progress import Heard
 
 
 def test_work_is_heard_by_the_innermost_listener() -> None:

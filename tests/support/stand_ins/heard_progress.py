@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from aexec.framework.progress import Bar
+from aexec.framework.progress import WorkBar
 
 __all__ = ["Heard"]
 
@@ -15,7 +15,7 @@ class Heard:
 
     _bars: list[_Bar] = field(default_factory=list)
 
-    def open(self, what: str, total: int, unit: str) -> Bar:
+    def open(self, what: str, total: int, unit: str) -> WorkBar:
         self._bars.append(_Bar(what, total, unit))
         return self._bars[-1]
 
