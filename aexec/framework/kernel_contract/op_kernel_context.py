@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,8 @@ from aexec.framework.wire.op_def import OpDef
 
 __all__ = ["CallSignature", "FunctionLibraryRuntime", "OpKernelContext", "Params"]
 
+
+T = TypeVar("T")
 
 # (frame id, iteration) of calls outside of loops.
 ROOT_FRAME_ITER = (0, 0)
@@ -96,6 +98,19 @@ class FunctionLibraryRuntime(Protocol):
 
         Raises:
             NotFoundError: a node of the body has no gradient.
+        """
+        ...
+
+    def derived(self, key: Hashable, make: Callable[[Any, Any], T]) -> T:
+        """What `make` gives, such as a reference to a function that it made from another one; called once for a key.
+
+        Args:
+            make: given the function library, to which it may add functions, and the versions of the graph.  Called in
+                the calling thread, which is not the event loop's.
+
+        Raises:
+            ResourceExhaustedError: the functions that were made have too many nodes.
+            Also what `make` raises.
         """
         ...
 

@@ -13,14 +13,11 @@ from aexec.framework.dtypes import DType, variant
 from aexec.framework.kernel_contract.op_kernel import OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import PartialTensorShape
 from aexec.kernels.common.variants import boxed
-from aexec.kernels.datasets.row_functions import is_row_wise
+from aexec.kernels.datasets.row_functions import RowFunction
 from aexec.resources.datasets.dataset import UNKNOWN, Dataset, DatasetIterator, Element, Elements, Pass
 from aexec.resources.datasets.row_numbers import Rearranged
 
 __all__ = ["ONE_DATASET", "Called", "Made", "flag", "instead_of_end", "integer", "text", "was_cancelled"]
-
-# The most nodes of a function that is looked at, which takes a part of a slice of the event loop.
-_MOST_NODES = 60
 
 ONE_DATASET = (variant,)
 """The type of what a function gives that makes a dataset of each element."""
@@ -114,10 +111,11 @@ class Called:
         InvalidArgumentError: it gives something else.
     """
 
-    __slots__ = ("_function", "gives", "takes")
+    __slots__ = ("_function", "_functions", "_reference", "gives", "takes")
 
     def __init__(self, c: OpKernelConstruction, role: str, gives: Sequence[DType] | None = None) -> None:
-        self._function = c.functions.function(c.attr(role))
+        self._functions, self._reference = c.functions, c.attr(role)
+        self._function = c.functions.function(self._reference)
         self.takes, self.gives = self._function.types
         if gives is not None and tuple(self.gives) != tuple(gives):
             raise errors.InvalidArgumentError(
@@ -125,13 +123,9 @@ class Called:
                 f"but {self._function.name} gives {_types(self.gives)}"
             )
 
-    def is_row_wise(self, source: Dataset, captured: Sequence[Any]) -> bool:
-        """True if it gives the same for the rows of a batch of elements as for each of them."""
-        try:
-            body = self._function.small_body(_MOST_NODES)
-            return body is not None and is_row_wise(body, source.shapes, captured)
-        except errors.OpError:  # which a call raises too
-            return False
+    def for_rows(self, source: Dataset, captured: Sequence[Any]) -> RowFunction | None:
+        """The form of it that is called with batches of a dataset's elements; None if there certainly is none."""
+        return RowFunction.of(self._functions, self._reference, self._function, source, captured)
 
     def with_captured(self, source: Sequence[DType], captured: Sequence[Any]) -> Callable[..., Any]:
         """`call(context, element)`, which appends the captured tensors.

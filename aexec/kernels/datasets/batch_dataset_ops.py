@@ -17,7 +17,8 @@ from aexec.framework.waiting.loop_budget import COPY_NS, let_others_run
 from aexec.framework.zeros import zeros_of_type
 from aexec.kernels.datasets.arguments import Made, flag, integer, was_cancelled
 from aexec.kernels.datasets.batch_joins import CalledJoin, Join, PlainJoin, RowsByNumbers, bytes_of
-from aexec.kernels.datasets.function_dataset_ops import Call, Mapped, MappedDataset
+from aexec.kernels.datasets.function_dataset_ops import MapEach, MappedDataset
+from aexec.kernels.datasets.row_functions import RowFunction
 from aexec.queues.batching import cut
 from aexec.resources.datasets.dataset import MANY, NOT_YET, Dataset, DatasetIterator, Element, Pass, Turns, dataset_of
 from aexec.resources.datasets.row_numbers import row_numbers_of
@@ -32,6 +33,8 @@ _ROW_BYTES, _ARRAY_BYTES = 100, 200
 _COUNTED_AT_ONCE, _FREED_AT_ONCE = 1 << 14, 1000
 # The rows that are packed at a time, and their most bytes.
 _PACKED_AT_ONCE, _SMALL_ROW = 1024, 64
+# From this many bytes of an element and its results on, calls of kernels take longer than what comes with a call.
+_LARGE_ROW = 1 << 18
 
 
 async def joined_rows(
@@ -267,18 +270,21 @@ class MappedBatches(DatasetIterator):
     """Calls a function with batches of the input, which is the same as to call it with the elements first.
 
     When a batch fails, its elements and all later ones go through the function one by one, so that the right element
-    is an error.
+    is an error.  So do those of a function that has no form for batches, and large ones, with which calls take long
+    anyway.
 
     Args:
         source: the input.
-        call: a function that `row_functions.is_row_wise`.
+        function: in the form for batches.
+        each: maps element by element.
         types: of the function's results.
     """
 
     __slots__ = (
-        "_call",
         "_drops_rest",
+        "_each",
         "_ended",
+        "_function",
         "_join",
         "_one_by_one",
         "_packs",
@@ -291,12 +297,21 @@ class MappedBatches(DatasetIterator):
     )
 
     def __init__(
-        self, one: Pass, source: Dataset, call: Call, types: Sequence[DType], size: int, *, drops_rest: bool
+        self,
+        one: Pass,
+        source: Dataset,
+        function: RowFunction,
+        each: MapEach,
+        types: Sequence[DType],
+        size: int,
+        *,
+        drops_rest: bool,
     ) -> None:
         rows = row_numbers_of(source)
         self._pass = one
         self._source = one.begin(source if rows is None else rows.numbers)
-        self._call = call
+        self._function = function
+        self._each = each
         self._types = types
         self._size = size
         self._drops_rest = drops_rest
@@ -308,6 +323,8 @@ class MappedBatches(DatasetIterator):
         self._one_by_one: DatasetIterator | None = None
 
     async def next(self, context: OpKernelContext) -> Element | None:
+        if self._one_by_one is None and not await self._function.prepare(context):
+            self._begin_one_by_one([])
         if self._one_by_one is None:
             try:
                 self._ended = self._ended or await collect(self._source, self._rows, self._size, self._turns, context)
@@ -332,15 +349,14 @@ class MappedBatches(DatasetIterator):
 
     async def _mapped(self, context: OpKernelContext) -> Element:
         batch = await self._rows.joined(context, self._join)
-        results: Element = tuple(await self._call(context, batch))
-        for result in results:
-            if result.shape[:1] != (len(self._rows),):
-                raise errors.InternalError("the function is not one of rows")
+        results = await self._function(context, batch)
+        if not self._ended and bytes_of([batch, results]) > _LARGE_ROW * len(self._rows):
+            self._begin_one_by_one([])
         return results
 
     def _begin_one_by_one(self, rows: list[Element]) -> None:
         source = self._join.elements(_Replayed(rows, self._source))
-        mapped = Mapped(source, self._call, preserves=True)
+        mapped = self._pass.adopt(self._each(self._pass, source))
         join = PlainJoin(self._types)
         self._one_by_one = Batched(self._pass, mapped, self._size, join, drops_rest=self._drops_rest)
         self._rows.list = []  # they stay counted, as they are still there
@@ -374,7 +390,9 @@ def batch_dataset(c: OpKernelConstruction) -> Compute:
 
         def make(one: Pass) -> DatasetIterator:
             if isinstance(source, MappedDataset):
-                return MappedBatches(one, source.source, source.call, source.types, size, drops_rest=drops)
+                return MappedBatches(
+                    one, source.source, source.function, source.each, source.types, size, drops_rest=drops
+                )
             if (rows := row_numbers_of(source)) is not None:
                 by_numbers = RowsByNumbers(rows.components)
                 return Batched(one, one.begin(rows.numbers), size, by_numbers, drops_rest=drops)

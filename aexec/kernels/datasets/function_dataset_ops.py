@@ -17,6 +17,7 @@ from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruct
 from aexec.framework.waiting.processors import num_processors
 from aexec.kernels.common.variants import boxed
 from aexec.kernels.datasets.arguments import ONE_DATASET, Called, Made, instead_of_end, integer, was_cancelled
+from aexec.kernels.datasets.row_functions import RowFunction
 from aexec.resources.datasets.dataset import (
     UNKNOWN,
     Dataset,
@@ -28,7 +29,7 @@ from aexec.resources.datasets.dataset import (
     dataset_of,
 )
 
-__all__ = ["Call", "Interleaved", "Mapped", "MappedDataset", "OneByOne", "mapped_dataset"]
+__all__ = ["Call", "Interleaved", "MapEach", "MappedDataset", "OneByOne", "mapped_dataset"]
 
 Call = Callable[[OpKernelContext, Element], Any]
 
@@ -64,7 +65,7 @@ class OneByOne(DatasetIterator):
         return results
 
 
-class Mapped(OneByOne):
+class _Mapped(OneByOne):
     """The results of a function for each element.
 
     Args:
@@ -98,10 +99,14 @@ def map_dataset(c: OpKernelConstruction) -> Compute:
         call = function.with_captured(source.types, captured)
         count = source.cardinality() if preserves else UNKNOWN
         return mapped_dataset(
-            made, lambda one: Mapped(one.begin(source), call, preserves=preserves), count, function, source, captured
+            made, function, source, captured, lambda _, elements: _Mapped(elements, call, preserves=preserves), count
         )
 
     return compute
+
+
+# Makes the iterator that calls the function with each element of an iterator.
+MapEach = Callable[[Pass, DatasetIterator], DatasetIterator]
 
 
 class MappedDataset(Elements):
@@ -109,31 +114,27 @@ class MappedDataset(Elements):
 
     Attributes:
         source: the input.
-        call: the function.
+        function: in the form for batches.
+        each: maps element by element.
     """
 
-    __slots__ = ("call", "source")
+    __slots__ = ("each", "function", "source")
 
-    def __init__(
-        self, made: Made, make: Callable[[Pass], DatasetIterator], count: int, source: Dataset, call: Call
-    ) -> None:
-        super().__init__(made.name, made.types, made.shapes, make, count)
+    def __init__(self, made: Made, source: Dataset, function: RowFunction, each: MapEach, count: int) -> None:
+        super().__init__(made.name, made.types, made.shapes, lambda one: each(one, one.begin(source)), count)
         self.source = source
-        self.call = call
+        self.function = function
+        self.each = each
 
 
 def mapped_dataset(
-    made: Made,
-    make: Callable[[Pass], DatasetIterator],
-    count: int,
-    function: Called,
-    source: Dataset,
-    captured: Sequence[Any],
+    made: Made, function: Called, source: Dataset, captured: Sequence[Any], each: MapEach, count: int
 ) -> Any:
-    """The output of a node that maps a function: a `MappedDataset` if the function allows for batches."""
-    if not function.is_row_wise(source, captured):
-        return made.of(make, count)
-    return boxed(MappedDataset(made, make, count, source, function.with_captured(source.types, captured)))
+    """The output of a node that maps a function: a `MappedDataset` if the function may allow for batches."""
+    rows = function.for_rows(source, captured)
+    if rows is None:
+        return made.of(lambda one: each(one, one.begin(source)), count)
+    return boxed(MappedDataset(made, source, rows, each, count))
 
 
 def _truth(results: Sequence[Any], role: str) -> bool:

@@ -194,14 +194,11 @@ def parallel_map_dataset(c: OpKernelConstruction) -> Compute:
         source, limit = dataset_of(tensor), in_flight(num_parallel_calls)
         call = function.with_captured(source.types, captured)
         count = source.cardinality() if preserves else UNKNOWN
-        return mapped_dataset(
-            made,
-            lambda one: Ahead(one, one.begin(source), limit, call, preserves=preserves),
-            count,
-            function,
-            source,
-            captured,
-        )
+
+        def each(one: Pass, elements: DatasetIterator) -> DatasetIterator:
+            return Ahead(one, elements, limit, call, preserves=preserves)
+
+        return mapped_dataset(made, function, source, captured, each, count)
 
     return compute
 
@@ -218,10 +215,15 @@ def map_and_batch_dataset(c: OpKernelConstruction) -> Compute:
         call = function.with_captured(source.types, captured)
         count = num_batches(source.cardinality(), size, drops_rest=drops) if preserves else UNKNOWN
 
+        rows = function.for_rows(source, captured)
+
+        def each(one: Pass, elements: DatasetIterator) -> DatasetIterator:
+            return Ahead(one, elements, limit, call, preserves=preserves)
+
         def make(one: Pass) -> DatasetIterator:
-            if function.is_row_wise(source, captured):
-                return MappedBatches(one, source, call, made.types, size, drops_rest=drops)
-            mapped = one.adopt(Ahead(one, one.begin(source), limit, call, preserves=preserves))
+            if rows is not None:
+                return MappedBatches(one, source, rows, each, made.types, size, drops_rest=drops)
+            mapped = one.adopt(each(one, one.begin(source)))
             return Batched(one, mapped, size, joined, drops_rest=drops)
 
         return made.of(make, count)

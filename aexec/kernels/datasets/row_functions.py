@@ -1,110 +1,117 @@
-"""Functions that give the same for the rows of a batch at once as for each row by itself.
+"""`RowFunction`: a function of elements in the form that is called with batches of them.
 
-A dataset that maps such a function and then makes batches can make the batch first: one call in place of many.  It is
-so for a body that consists of the ops below, which are exact: each element of a result depends only on elements at the
-same place of the row, however many rows there are.
+A dataset that maps such a function and then makes batches can make the batch first: one call in place of many.
+Next to read: `aexec/graph/row_functions/batched_function.py`, `batch_dataset_ops.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from aexec.framework import errors
+from aexec.framework.dtypes import resource, variant
+from aexec.framework.kernel_contract.op_kernel import OpKernelContext
+from aexec.framework.kernel_contract.op_kernel_context import FunctionLibraryRuntime
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.function_body import FunctionBody
-from aexec.graph.nodes.node import Node
+from aexec.framework.wire import attr_value
+from aexec.framework.wire.attr_value import NameAttrList
+from aexec.graph.row_functions.batched_function import batched_function, may_be_row_wise
+from aexec.resources.datasets.dataset import Dataset, Element
 
-__all__ = ["is_row_wise"]
+__all__ = ["RowFunction"]
 
-_UNARY = frozenset(
-    """Abs AsString Cast Ceil Floor Identity LogicalNot Neg Square StringLength StringLower StringStrip
-    StringToHashBucket StringToHashBucketFast StringToHashBucketStrong StringToNumber StringUpper""".split()
-)
-_BINARY = frozenset(
-    """Add AddV2 BitwiseAnd BitwiseOr BitwiseXor Div Equal FloorDiv FloorMod Greater GreaterEqual Less LessEqual
-    LogicalAnd LogicalOr Maximum Minimum Mul NotEqual RealDiv Sub""".split()
-)
-
-# What is known of a value: the rank that it has in each row; or that it is the same for all rows, and whether it is a
-# scalar.
-_SCALAR, _SAME = "scalar", "same"
-_Known = int | str
+# The most nodes of a function that is looked at, which takes a part of a slice of the event loop.
+_MOST_NODES = 60
 
 
-def is_row_wise(body: FunctionBody, shapes: Sequence[PartialTensorShape], captured: Sequence[Any]) -> bool:
-    """True if a call with the rows of a batch gives the batch of what calls with each row give, or fails.
+class RowFunction:
+    """A function that may be called with batches of elements.
 
     Args:
-        shapes: of the arguments that have rows.
-        captured: the other arguments.
+        functions: of the session.
+        reference: what the node calls.
+        function: the same, to be called.
+        shapes: of an element.
+        captured: the arguments after those.
     """
-    if body.side_effects or not body.results:
-        return False
-    known: dict[tuple[int, int], _Known] = {}
-    for position, node_id in enumerate(body.arguments):
-        if position < len(shapes):
-            dims = shapes[position].dims
-            if dims is None:
-                return False
-            known[node_id, 0] = len(dims)
-        else:
-            known[node_id, 0] = _SAME if np.ndim(captured[position - len(shapes)]) else _SCALAR
-    nodes = {node.id: node for node in body.graph}
-    return all(isinstance(_known_of(edge, nodes, known), int) for edge in body.results)
 
+    __slots__ = ("_captured", "_function", "_functions", "_made", "_reference", "_shapes")
 
-def _known_of(edge: tuple[int, int], nodes: Mapping[int, Node], known: dict[tuple[int, int], _Known]) -> _Known | None:
-    """What is known of a value; None if its node is no op of rows.  Goes through the body without recursion."""
-    waiting = [edge]
-    while waiting:
-        wanted = waiting[-1]
-        node = nodes[wanted[0]]
-        missing = [source for source in node.in_edges if source not in known]
-        if missing and wanted not in known:
-            waiting += missing
-            continue
-        waiting.pop()
-        if wanted in known:
-            continue
-        found = _output(node, wanted[1], [known[source] for source in node.in_edges])
-        if found is None:
+    def __init__(
+        self,
+        functions: FunctionLibraryRuntime,
+        reference: NameAttrList,
+        function: Any,
+        shapes: Sequence[PartialTensorShape],
+        captured: Sequence[Any],
+    ) -> None:
+        self._functions = functions
+        self._reference = reference
+        self._function = function
+        self._shapes = tuple(shapes)
+        self._captured = tuple(captured)
+        self._made: Any = None
+
+    @classmethod
+    def of(
+        cls,
+        functions: FunctionLibraryRuntime,
+        reference: NameAttrList,
+        function: Any,
+        source: Dataset,
+        captured: Sequence[Any],
+    ) -> RowFunction | None:
+        """The form of a function that gets the elements of a dataset; None if there certainly is none."""
+        if any(dtype in (resource, variant) for dtype in source.types):
             return None
-        known[wanted] = found
-    return known[edge]
+        if any(shape.dims is None for shape in source.shapes):
+            return None
+        try:
+            body = function.small_body(_MOST_NODES)
+        except errors.OpError:  # which a call raises too
+            return None
+        if body is None or not may_be_row_wise(body, len(source.shapes)):
+            return None
+        return cls(functions, reference, function, source.shapes, captured)
 
+    async def prepare(self, context: OpKernelContext) -> bool:
+        """Make the form for batches, in a thread, if it was not yet made; False if there is none."""
+        if self._made is None:
+            try:
+                made = await context.params.worker_pool.run(self._derived)
+            except errors.ResourceExhaustedError:
+                return False
+            if made is None:
+                return False
+            self._made = self._functions.function(made)
+        return True
 
-def _output(node: Node, slot: int, inputs: Sequence[_Known]) -> _Known | None:
-    if node.control_edges:
-        return None
-    if node.op == "Const":
-        return _SAME if node.attrs["value"].shape else _SCALAR
-    if node.op in _UNARY:
-        return inputs[0]
-    if node.op in _BINARY:
-        return _broadcast(*inputs)
-    if node.op == "DecodeRaw":
-        return inputs[0] + 1 if isinstance(inputs[0], int) else None
-    if node.op == "ParseExampleV2":
-        return _parsed(node, slot, inputs)
-    return None
+    def _derived(self) -> NameAttrList | None:
+        same = [PartialTensorShape([None] * np.ndim(value)) for value in self._captured]
+        ranks = tuple(map(len, same))
+        body = self._function.small_body(_MOST_NODES)
+        return self._functions.derived(
+            ("batched", attr_value.hashable(self._reference), self._shapes, ranks),
+            lambda library, versions: batched_function(library, versions, body, self._shapes, same),
+        )
 
+    async def __call__(self, context: OpKernelContext, batch: Element) -> Element:
+        """The results for all rows, once `prepare` has given True.
 
-def _broadcast(first: _Known, second: _Known) -> _Known | None:
-    """Rows of different ranks would be broadcast along their first dimensions, and a batch along others."""
-    if first == second:
-        return first
-    if _SCALAR in (first, second):
-        return second if first == _SCALAR else first
-    return None
-
-
-def _parsed(node: Node, slot: int, inputs: Sequence[_Known]) -> _Known | None:
-    """Dense features of fixed length only: others depend on the longest row."""
-    if inputs[0] != 0 or any(isinstance(known, int) for known in inputs[1:]):
-        return None
-    if node.attrs["num_sparse"] or node.attrs["ragged_value_types"]:
-        return None
-    dims = node.attrs["dense_shapes"][slot].dims
-    return None if dims is None or None in dims else len(dims)
+        Raises:
+            InternalError: the rows are not what the dataset promised.
+            OpError: the function fails for a row, or its results have different shapes.
+        """
+        assert self._made is not None
+        count = len(batch[0])
+        for component, shape in zip(batch, self._shapes, strict=True):
+            if not shape.is_compatible_with(component.shape[1:]):
+                raise errors.InternalError(f"elements have shape {component.shape[1:]}, expected {shape}")
+        inputs = (*batch, *self._captured, np.array([count], np.int64))
+        results: Element = tuple(await self._made(context, inputs))
+        if any(result.shape[:1] != (count,) for result in results):
+            raise errors.InternalError("the results are not those of rows")
+        return results

@@ -17,6 +17,7 @@ from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import elements_asked_for, shape_text
+from aexec.framework.waiting.intra_op import in_pieces
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.image import resampling
 from aexec.kernels.image.resampling import Grid, Taps, picked
@@ -26,6 +27,8 @@ __all__ = ["output_shape", "resize_cost"]
 _FLOATS = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 _F32, _F32_BYTES = np.float32, 4
 _SPARSE = ("scipy.sparse",)
+# Images are resized some at a time: so many that what is made of them on the way stays in the processor's cache.
+_PIECE_BYTES = 1 << 17
 # At most this many rows and columns of images have their positions kept from call to call.
 _MOST_REMEMBERED = 1 << 14
 
@@ -98,10 +101,23 @@ def interpolate(c: OpKernelConstruction) -> Compute:
             return out
         taps = {axis: make_taps(grid, images.shape[axis], shape[axis]) for axis in (1, 2)}
         images, taps[second] = _sparse_rows_first(xp, images, taps[second], second)
-        wide = 0 if images.dtype == _F32 else images.size
-        announce_scratch(_F32_BYTES * (wide + images.size // images.shape[first] * shape[first]))
-        x = taps[first].on(xp).blend(images.astype(_F32, copy=False), first)
-        return taps[second].on(xp).blend(x, second)
+
+        def resized(images: Any) -> Any:
+            wide = 0 if images.dtype == _F32 else images.size
+            announce_scratch(_F32_BYTES * (wide + images.size // images.shape[first] * shape[first]))
+            x = taps[first].on(xp).blend(images.astype(_F32, copy=False), first)
+            return taps[second].on(xp).blend(x, second)
+
+        at_once = max(1, _PIECE_BYTES * len(images) // out.nbytes)
+        if xp is not np or at_once >= len(images):
+            return resized(images)
+
+        def piece(number: int) -> None:
+            some = slice(number * at_once, (number + 1) * at_once)
+            out[some] = resized(images[some])
+
+        in_pieces(-(-len(images) // at_once), piece)
+        return out
 
     return compute
 

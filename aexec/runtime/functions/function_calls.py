@@ -9,13 +9,14 @@ Next to read: `aexec/kernels/control_flow/functional_ops.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
+from aexec import proto
 from aexec.framework import errors
 from aexec.framework.device_contract.call_results import PlacedValues, Results
 from aexec.framework.device_contract.device import Device, copy_between
@@ -29,6 +30,7 @@ from aexec.framework.waiting.inline_call import NeedsThreadError
 from aexec.framework.wire.attr_value import NameAttrList
 from aexec.graph.calls import signature_attrs
 from aexec.graph.function_body import FunctionBody
+from aexec.graph.nodes.function_library import FunctionLibrary
 from aexec.runtime.functions.function_plans import BodyPlan, BodyPlanner, Places, places_by_type
 from aexec.runtime.functions.functions import Function, FunctionRuntime
 from aexec.runtime.interpreter.executor import Executor, StepEnvironment
@@ -38,6 +40,8 @@ from aexec.runtime.plans.plan import Plan
 from aexec.runtime.threads.shared_work import SharedWork
 
 __all__ = ["MAX_CALL_DEPTH", "DeviceFunctions", "call_depth", "call_kernel", "nested_results", "run_nested"]
+
+T = TypeVar("T")
 
 # Deeper nested calls are refused, because each level takes frames of the Python stack and a task.
 MAX_CALL_DEPTH = 100
@@ -88,6 +92,10 @@ class DeviceFunctions:
     def gradient(self, reference: NameAttrList) -> CalledFunction:
         """The function that computes the gradient of one.  Raises as `FunctionLibraryRuntime.gradient` does."""
         return self.function(self._runtime.gradient_of(reference))
+
+    def derived(self, key: Hashable, make: Callable[[FunctionLibrary, proto.VersionDef], T]) -> T:
+        """A function that is made from another one.  As `FunctionLibraryRuntime.derived`."""
+        return self._runtime.derived(key, make)
 
 
 class CalledFunction:

@@ -6,8 +6,8 @@ Next to read: `function_calls.py` for how kernels call them, and `function_plans
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeVar
 
 from aexec import proto
 from aexec.framework import errors
@@ -29,6 +29,8 @@ from aexec.graph.ordering.variable_uses import FunctionEffects
 from aexec.runtime.threads.shared_work import SharedWork
 
 __all__ = ["OUTPUTS_AS_A_NODE", "Function", "FunctionRuntime"]
+
+T = TypeVar("T")
 
 # This many outputs of a node count as one node more, because one node may have a million.
 OUTPUTS_AS_A_NODE = 16
@@ -162,6 +164,7 @@ class FunctionRuntime:
         self.body_nodes = 0
         self._functions: dict[tuple[str, Any], Function] = {}
         self._gradients: dict[Any, NameAttrList] = {}
+        self._derived: dict[Hashable, Any] = {}
         self._made_nodes = 0
         self._sent_nodes: int | None = None
         self._lock = threading.Lock()
@@ -216,15 +219,26 @@ class FunctionRuntime:
             raise NeedsThreadError("a gradient is made in a thread")
         with holding(self._lock):
             if key not in self._gradients:
-                self._gradients[key] = self._made_gradient(function)
+                self._gradients[key] = self._made(
+                    lambda library, versions: gradient_function(library, versions, function)
+                )
             return self._gradients[key]
 
-    def _made_gradient(self, function: NameAttrList) -> NameAttrList:
-        """Make a gradient function in an overlay, which is dropped if that fails or is called off."""
+    def derived(self, key: Hashable, make: Callable[[FunctionLibrary, proto.VersionDef], T]) -> T:
+        """A function that is made from another one, once for each key; see `FunctionLibraryRuntime.derived`."""
+        found: T
+        with holding(self._lock):
+            if key not in self._derived:
+                self._derived[key] = self._made(make)
+            found = self._derived[key]
+        return found
+
+    def _made(self, make: Callable[[FunctionLibrary, proto.VersionDef], T]) -> T:
+        """What a function makes in an overlay of the library, which is dropped if that fails or is called off."""
         library = self.library
         sent = self._num_nodes() - self._made_nodes
         overlay = library.overlay(_MADE_NODES + _MADE_FOR_EACH * sent - self._made_nodes)
-        found = gradient_function(overlay, self.versions, function)
+        found = make(overlay, self.versions)
         self._made_nodes += self.library.absorb(overlay)
         return found
 

@@ -52,6 +52,17 @@ ADDED_VECTOR = function_def(
     body=[_const("c", np.array([1, 2, 3])), ("n", "AddV2", ["x", "c:output:0"], {"T": int64})],
     ret={"y": "n:z:0"},
 )
+# Inverting matrices is no op of rows.
+INVERSE = function_def(
+    "Inverse(x: int64) -> y: float",
+    body=[
+        _const("shape", np.array([1, 1], np.int32)),
+        ("c", "Cast", ["x"], {"SrcT": int64, "DstT": float32}),
+        ("r", "Reshape", ["c:y:0", "shape:output:0"], {"T": float32, "Tshape": dtypes.int32}),
+        ("i", "MatrixInverse", ["r:output:0"], {"T": float32}),
+    ],
+    ret={"y": "i:output:0"},
+)
 SECOND_ADDED = function_def(
     "SecondAdded(x: int64, c: int64) -> y: int64",
     body=[("n", "AddV2", ["x", "c"], {"T": int64})],
@@ -126,28 +137,40 @@ async def test_element_that_fails_is_the_error_that_it_is_by_itself(calls: Calls
 
 
 @pytest.mark.parametrize(
-    ("function", "expected"),
+    ("function", "expected", "batches"),
     [
-        (TWO_RANKS, [[[0], [2]], [[4]]]),
-        (SAME_FOR_ALL, [[7, 7], [7]]),
-        (ADDED_VECTOR, [[[1, 2, 3], [2, 3, 4]], [[3, 4, 5]]]),
+        (TWO_RANKS, [[[0], [2]], [[4]]], 2),
+        (SAME_FOR_ALL, [[7, 7], [7]], 0),
+        (ADDED_VECTOR, [[[1, 2, 3], [2, 3, 4]], [[3, 4, 5]]], 2),
+        (INVERSE, [[[[1.0]], [[0.5]]], [[[0.25]]]], 0),
     ],
 )
-async def test_functions_that_would_mix_rows_are_called_one_by_one(
-    calls: Calls, function: Any, expected: list[Any]
+async def test_function_without_a_form_for_batches_is_called_one_by_one(
+    calls: Calls, function: Any, expected: list[Any], batches: int
 ) -> None:
     g = DatasetGraph()
-    made = g.batched("b", g.mapped("m", g.numbers(3), function), 2)
-    graph = g.iterated(made, PartialTensorShape(None))
-    assert await _drained(graph) == expected
-    assert calls.batches == 0
+    g.graph_def.library.function.append(function)
+    dtype = function.signature.output_arg[0].type
+    values = g.const("values", np.array([1, 2, 4]) if function is INVERSE else np.arange(3))
+    source = g.dataset("s", "TensorSliceDataset", values, Toutput_types=[int64])
+    mapped = g.dataset(
+        "m", "MapDataset", source, dtype=dtypes.as_dtype(dtype), f=NameAttrList(function.signature.name), Targuments=[]
+    )
+    size, keep = g.const("size", 2, int64), g.const("keep", False, dtypes.bool_)
+    kinds = {"dtype": dtypes.as_dtype(dtype), "shape": PartialTensorShape(None)}
+    made = g.dataset("b", "BatchDatasetV2", mapped, size, keep, **kinds)
+    g.dataset("iterator", "IteratorV2", shared_name=b"it", container=b"", **kinds)
+    g("begin", "MakeIterator", made, "iterator")
+    g.dataset("next", "IteratorGetNext", "iterator", **kinds)
+    assert await _drained(g.graph()) == expected
+    assert calls.batches == batches
 
 
 @pytest.mark.parametrize(
     ("captured", "expected", "batches"),
-    [(np.int64(5), [[5, 6], [7]], 2), (np.array([5, 6]), [[[5, 6], [6, 7]], [[7, 8]]], 0)],
+    [(np.int64(5), [[5, 6], [7]], 2), (np.array([5, 6]), [[[5, 6], [6, 7]], [[7, 8]]], 2)],
 )
-async def test_captured_scalars_are_the_same_for_all_rows(
+async def test_captured_tensors_are_the_same_for_all_rows(
     calls: Calls, captured: Any, expected: list[Any], batches: int
 ) -> None:
     g = DatasetGraph()
@@ -190,3 +213,40 @@ async def test_strings_of_other_lengths_fail_as_batches_do(
     g("next", "IteratorGetNext", "iterator", **attrs)
     assert await _drained(g.graph()) == expected
     assert calls.given_up == given_up
+
+
+RESIZED = function_def(
+    "Resized(x: string) -> y: float",
+    body=[
+        _const("shape", np.array([1, 1, -1, 1], np.int32)),
+        _const("size", np.array([1, 2], np.int32)),
+        ("d", "DecodeRaw", ["x"], {"out_type": dtypes.uint8, "little_endian": True}),
+        ("r", "Reshape", ["d:output:0", "shape:output:0"], {"T": dtypes.uint8, "Tshape": dtypes.int32}),
+        ("i", "ResizeBilinear", ["r:output:0", "size:output:0"], {"T": dtypes.uint8}),
+        ("s", "Squeeze", ["i:resized_images:0"], {"T": float32, "squeeze_dims": [0, 1, 3]}),
+    ],
+    ret={"y": "s:output:0"},
+)
+
+
+async def test_elements_of_other_shapes_go_through_the_function_one_by_one(calls: Calls) -> None:
+    g = DatasetGraph()
+    g.graph_def.library.function.append(RESIZED)
+    values = g.const("texts", np.array([b"ab", b"cd", b"abcd", b"a"], object), string)
+    source = g("s", "TensorSliceDataset", values, Toutput_types=[string], output_shapes=[PartialTensorShape([])])
+    attrs = {"output_types": [float32], "output_shapes": [PartialTensorShape(None)]}
+    g("m", "MapDataset", source, f=NameAttrList("Resized"), Targuments=[], **attrs)
+    g("b", "BatchDatasetV2", "m", g.const("size", 2, int64), g.const("drop", False, dtypes.bool_), **attrs)
+    g("iterator", "IteratorV2", shared_name=b"it", container=b"", **attrs)
+    g("begin", "MakeIterator", "b", "iterator")
+    g("next", "IteratorGetNext", "iterator", **attrs)
+    assert await _drained(g.graph()) == [[[97, 98], [99, 100]], [[97, 99], [97, 97]]]
+    assert (calls.batches, calls.given_up) == (2, 1)
+
+
+async def test_large_elements_go_through_the_function_one_by_one(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_dataset_ops, "_LARGE_ROW", 8)
+    g = DatasetGraph()
+    made = g.batched("b", g.mapped("m", g.with_count("s", "SkipDataset", g.numbers(8), 1), QUOTIENT), 3)
+    assert await _drained(g.iterated(made, VECTOR)) == [[101, 52, 36], [29, 25, 22], [21]]
+    assert (calls.batches, calls.given_up) == (1, 1)
