@@ -63,6 +63,7 @@ class DeviceMemory:
         except errors.ResourceExhaustedError as error:
             if not call.refused:
                 raise
+            error.__traceback__ = None  # since Python 3.12 it leads to the frame of `__exit__`, which has the error
             raise errors.ResourceExhaustedError(
                 f"{error.message}{self._report(self._device, self._allocator)}"
             ) from None

@@ -265,6 +265,8 @@ class Step(StepView):
             self._state = StepState.CANCELLED
             self._ended = time.perf_counter()
             self.owner.step_ended(self)
+        if self._error is not None:
+            _clear_steps(self._error.__traceback__)
 
     def run(self) -> Coroutine[Any, Any, Any]:
         """Execute the step in the calling task, once.
@@ -514,3 +516,14 @@ def _beyond_steps(traceback: TracebackType | None) -> TracebackType | None:
     while traceback is not None and traceback.tb_frame.f_code.co_filename == _beyond_steps.__code__.co_filename:
         traceback = traceback.tb_next
     return traceback
+
+
+def _clear_steps(traceback: TracebackType | None) -> None:
+    """Clear the frames of this file that awaited the first frame of a traceback, and have ended.
+
+    Since Python 3.12 a frame refers to the one that awaited it, so that the error would refer to the step after all.
+    """
+    frame = None if traceback is None else traceback.tb_frame.f_back
+    while frame is not None and frame.f_code.co_filename == _clear_steps.__code__.co_filename:
+        frame.clear()
+        frame = frame.f_back
