@@ -183,6 +183,7 @@ def _on_host(core: Core) -> Builder:
         find, apply = finder(), core(c)
         c.need_context()
         c.may_be_abandoned = True  # an array is not visible after its step
+        c.in_any_thread = True
         return lambda context, handle, *inputs: apply(find(context, handle), *inputs)
 
     return build

@@ -23,7 +23,7 @@ from aexec.framework.kernel_contract.float_errors import FLOAT_ERRORS, IGNORED
 from aexec.framework.kernel_contract.op_kernel_context import OpKernelContext
 from aexec.framework.memory import log_memory
 from aexec.framework.waiting.cancellation import CancellationManager
-from aexec.framework.waiting.inline_call import InlineCallError
+from aexec.framework.waiting.inline_call import InlineCallError, NeedsThreadError
 from aexec.runtime.compiled.compiled_plan import CompiledPlan, Position, compile_plan, prepare_functions
 from aexec.runtime.compiled.line_calls import CHANGES, ON_LOOP, HeavyError, WaitsError
 from aexec.runtime.compiled.stretch import LineGenerator, Stretch
@@ -242,7 +242,7 @@ class CompiledExecution(Execution):
     def _count_take_over(self, levels: Sequence[Position], error: BaseException) -> None:
         """Tell the policy that the interpreter takes over, where and why."""
         compiled, node = levels[0].compiled, levels[0].node
-        heavy = isinstance(error, HeavyError) and node is not None and compiled.may_leave(node)
+        heavy = isinstance(error, (HeavyError, NeedsThreadError)) and node is not None and compiled.may_leave(node)
         share = compiled.share_before(node) if node is not None else 0.0
         self.plan.compilation.fell_back(compiled, heavy=heavy and not compiled.goes_on, early=share <= 0.5)
 

@@ -58,7 +58,8 @@ class LineCosts:
         """True if calls have turned out to be heavy since the line was written."""
         most = self._small
         slow = (node for node in self._layout.ids if node.check == 2)
-        if any(light_elements(node, most) < self.limits.get(node, most) for node in slow):
+        # A limit leaves room for twice the estimate, so an estimate that creeps up is no reason yet.
+        if any(2 * light_elements(node, most) < self.limits.get(node, most) for node in slow):
             return True
         return any(node.estimate.scale > 2 * scale for node, scale in self.scales.items())
 
@@ -75,14 +76,26 @@ class LineCosts:
     # While the line is written
 
     def may_leave(self, item: Item) -> bool:
-        """Return whether a thread may go on with this item: it is a call in no loop and of no function."""
-        if isinstance(item, Loop) or item.calls is not None:
-            return False
-        return self._layout.block_of(item) is self._layout.root and may_leave_loop(item)
+        """Return whether a thread may go on with this item: a call of no function, or a loop of such calls."""
+        if isinstance(item, Loop):
+            return all(map(self.may_leave, (*item.cond.items, *item.body.items)))
+        return item.calls is None and may_leave_loop(item)
 
     def yields_at(self, node: PlanNode) -> bool:
         """Return whether the line, where this call is heavy, yields so that a thread goes on with it."""
         return self._goes_on and self.may_leave(node)
+
+    def may_yield(self, loop: Loop) -> bool:
+        """Return whether the line may yield in a loop, so that a thread goes on with it."""
+        items = (*loop.cond.items, *loop.body.items)
+        return any(
+            self.may_yield(item) if isinstance(item, Loop) else bool(item.check) and self.yields_at(item)
+            for item in items
+        )
+
+    def may_need_thread(self, node: PlanNode) -> bool:
+        """Return whether a kernel may find that its call is heavy where the arguments do not tell, in such a line."""
+        return bool(node.check and node.wants_context and node.in_any_thread) and self.yields_at(node)
 
     def weight(self, node: PlanNode) -> int:
         """Return for how many calls a call counts: after one that may take long the clock is looked at sooner."""

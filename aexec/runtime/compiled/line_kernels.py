@@ -60,7 +60,24 @@ class KernelCalls:
         arguments += self._forwarding.out(node)
         is_measured = self._write_questions(function, node, inputs)
         call = f"measured(n{number}, c{number}, {arguments})" if is_measured else f"c{number}({arguments})"
+        if self._costs.may_need_thread(node):
+            self._write_attempt(function, node, call, inputs)
+            call = "o"
         self._write_result(function, node, call)
+
+    def _write_attempt(self, function: FunctionText, node: PlanNode, call: str, inputs: str) -> None:
+        """Write a call as `o`, which a thread makes if the kernel finds on the loop that it is heavy."""
+        number, around = self._layout.ids[node], function.inside
+        self._namespace[f"n{number}"] = node
+        function.inside = (*around, "try:")
+        function.add(f"o = {call}", node)
+        function.inside = (*around, "except needs_thread:")
+        function.add("o = needs_thread")
+        function.inside = (*around, "if o is needs_thread:")
+        function.add(f"yield n{number}, inf, [{inputs}]", node)
+        function.add(f"o = {call}", node)
+        function.inside = around
+        self.may_be_away = True
 
     def _write_questions(self, function: FunctionText, node: PlanNode, inputs: str) -> bool:
         """Write the checks and announcements before a call; return whether the line must measure the call."""

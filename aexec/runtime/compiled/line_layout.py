@@ -31,9 +31,9 @@ __all__ = ["GONE", "MAX_NAMES", "LineLayout", "calls_nothing", "gives_index", "i
 GONE = object()
 # A call with more arguments than this has them in a list: a function that names them all takes long to compile.
 _WIDE = 250
-# Compiling a function holds the interpreter lock, hence these limits.  Calls plus variables in loops, as one function
-# holds all loops.
-_MAX_IN_LOOPS = 500
+# Compiling a function holds the interpreter lock, hence these limits.  Calls plus variables of a loop and those inside
+# it, which are one function.
+_MAX_IN_LOOP = 500
 # Arguments of a call, of a part, and of the whole line.
 MAX_NAMES = 1_000
 # Largest size of a plan: a larger one does not fit into the processor's caches, so that compiling it gains little.
@@ -118,9 +118,9 @@ class LineLayout:
             self._name_block(part)
 
     def _check_size(self) -> None:
-        calls = sum(not _is_silent(item) for block in self.owner for item in block.items)
-        if len(self.merges) + calls > _MAX_IN_LOOPS:
-            raise NotCompiledError("its loops are long")
+        longest = max((_length(item) for item in self.root.items if isinstance(item, Loop)), default=0)
+        if longest > _MAX_IN_LOOP:
+            raise NotCompiledError("a loop of it is long")
         widest = max((node.last - node.first for node in self.ids if node not in self.lists), default=0)
         if max(widest, len(self.feeds)) > MAX_NAMES:
             raise NotCompiledError("it has a call, or is called, with very many arguments")
@@ -236,6 +236,12 @@ class LineLayout:
             return [self.name((node, output)) for output in outputs]
         return self.outputs(node)
 
+    def made_in(self, loop: Loop) -> Iterator[str]:
+        """Yield the variables that the text of a loop sets, with those of the loops inside it."""
+        yield from (self.merges[merge] for merge, _, _ in loop.merges)
+        for item in (*loop.cond.items, *loop.body.items):
+            yield from self.made_in(item) if isinstance(item, Loop) else self.made(item)
+
     def loop_values(self, node: PlanNode) -> list[str]:
         """Return the variables of a functional While; none if the node is not one."""
         return [f"w{self.ids[node]}_{index}" for index in range(node.num_outputs)] if is_while(node) else []
@@ -347,6 +353,13 @@ def _is_pure(node: PlanNode) -> bool:
     if node.kind not in (Kind.PLAIN, Kind.KERNEL) or node.wants_context or node.touches_state or _is_silent(node):
         return False
     return node.last > node.first and not node.reads_cells
+
+
+def _length(loop: Loop) -> int:
+    """Return the number of calls and variables of a loop, with those of the loops inside it."""
+    items = (*loop.cond.items, *loop.body.items)
+    inside = (_length(item) if isinstance(item, Loop) else not _is_silent(item) for item in items)
+    return len(loop.merges) + sum(inside)
 
 
 def _is_silent(item: Item) -> bool:

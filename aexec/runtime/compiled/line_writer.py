@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
+from math import inf
 
 import numpy as np
 
 from aexec.framework.waiting.futures import AWAITABLE
+from aexec.framework.waiting.inline_call import NeedsThreadError
 from aexec.framework.waiting.loop_budget import let_others_run
 from aexec.runtime.compiled.line_calls import CHANGES, ON_LOOP, first, inner, leave, waits
 from aexec.runtime.compiled.line_costs import LineCosts, questions
@@ -73,6 +75,8 @@ class LineWriter:
             "inner": inner,
             "interrupt": INTERRUPT,
             "leave": leave,
+            "inf": inf,
+            "needs_thread": NeedsThreadError,
             "no_value": no_value,
             "on_loop": ON_LOOP,
             "waits": waits,
@@ -223,10 +227,12 @@ class LineWriter:
                 self._write_merges(function, around, merges)
                 merges = []
             function.inside = (*around, *self._headers(guard), *self._once.get(item, ()))
-            if self._calls.may_be_away and block is self.layout.root and not self.costs.may_leave(item):
+            if self._calls.may_be_away and not self._is_written_nowhere(item) and not self.costs.may_leave(item):
                 function.add("yield on_loop")
                 self._calls.may_be_away = bool(guard)
-            if isinstance(item, Loop):
+            if isinstance(item, Loop) and block is self.layout.root:
+                self._write_loop_apart(function, item, index)
+            elif isinstance(item, Loop):
                 self._write_loop(function, item, context)
             elif item.kind == Kind.MERGE:
                 merges.append(item)
@@ -289,12 +295,33 @@ class LineWriter:
         if merge in layout.flagged:
             function.add(f"{layout.name((merge, IS_LIVE))} = True")
 
+    def _write_loop_apart(self, main: FunctionText, loop: Loop, position: int) -> None:
+        """Write a loop of the root block as a function, with the loops inside it, and its call."""
+        layout = self.layout
+        made = set(layout.made_in(loop))
+        given = self._given_to_part([position], made)
+        kept = [name for m, _, _ in loop.merges if layout.last_use.get(name := layout.merges[m], -1) > position]
+        let_others_run()
+        signature = f"part{len(self.text.functions)}({', '.join(['x', 'end', *given])})"
+        part = FunctionText(f"def {signature}:")
+        scalars = frozenset(self._scalars.variables)
+        self._write_loop(part, loop, "x")
+        # What the function alone has.
+        self._scalars.variables &= scalars | made
+        part.add(f"return {', '.join([*kept, 'end'])}")
+        main.add(f"{', '.join([*kept, 'end'])} = yield from {signature}")
+        dropped = [name for name in given if layout.last_use[name] <= position and not name.startswith("f")]
+        if dropped:
+            main.add(f"del {', '.join(dropped)}")
+        self.text.functions.append(part)
+
     def _write_loop(self, function: FunctionText, loop: Loop, context: str) -> None:
         layout = self.layout
         around, counter = function.inside, layout.counters[loop]
         self._write_start(function, loop)
         function.add(f"{counter} = 0")
         function.inside = (*around, f"while True:  # {comment_of(loop.frame.name)}")
+        self._calls.may_be_away |= self.costs.may_yield(loop)
         self._once.update(dict.fromkeys(layout.invariants(loop), (f"if not {counter}:",)))
         inner_context = f"x{counter}"
         if _needs_context(loop):
@@ -306,6 +333,7 @@ class LineWriter:
         assert predicate is not None
         function.add(f"if not {layout.name((predicate, 0))}: break")
         self._write_block(function, loop.body, inner_context)
+        self._calls.may_be_away |= self.costs.may_yield(loop)
         variables = [layout.name((merge, 0)) for merge, _, _ in loop.merges]
         following = [layout.name((n, 0)) for _, _, n in loop.merges]
         function.add(f"{', '.join(variables)} = {', '.join(following)}")
@@ -348,8 +376,11 @@ class LineWriter:
         if self._is_watched:
             function.add("interrupt()", node)
 
+    def _is_written_nowhere(self, item: Item) -> bool:
+        return isinstance(item, PlanNode) and (calls_nothing(item) or self.layout.constant_of(item) is not None)
+
     def _write_call(self, function: FunctionText, node: PlanNode, context: str) -> None:
-        if calls_nothing(node) or self.layout.constant_of(node) is not None:
+        if self._is_written_nowhere(node):
             return
         if node.kind == Kind.ENTER:
             self._calls.write_read(function, node)

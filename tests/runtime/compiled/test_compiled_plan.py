@@ -7,6 +7,7 @@ import gc
 import linecache
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -424,6 +425,49 @@ async def test_shape_cost_is_asked_for_once_per_shape(monkeypatch: pytest.Monkey
         assert not line.outdated
         set_scale(node, 3.0)  # it was measured: what was light may be heavy
         assert line.outdated
+
+
+async def test_each_loop_is_a_function_of_its_own() -> None:
+    """The number of loops does not matter, and no loop's variables are lost behind the next."""
+
+    def body(i: Any, y: Any) -> tuple[Any, Any]:
+        for _ in range(100):
+            y = aexec.ops.tanh(aexec.ops.square(y))
+        return i + 1, y
+
+    with aexec.Graph() as graph:
+        y: Any = aexec.placeholder("float32", [2], name="x")
+        ends = []
+        for number in range(4):
+            i, y = aexec.while_loop(lambda i, _, most=number: i < most, body, (0, y))
+            ends += [i, y]
+        fetches = [aexec.ops.identity(end, name=f"end{number}").name for number, end in enumerate(ends)]
+    answers = []
+    for compile_plans in (False, True):
+        config = aexec.SessionConfig(compile_plans=compile_plans, graph_passes=())
+        async with aexec.Session(graph, config=config) as session:
+            call = session.make_callable(fetches, ["x:0"])
+            answers = [*answers, *[await call(np.array([0.3, 2.0], np.float32)) for _ in range(4)]]
+            if compile_plans:
+                source = await session.plan_source(call)
+                assert source.count("yield from part") == source.count("while True:") == 4
+    for answer in answers:
+        np.testing.assert_equal(answer, answers[0])
+
+
+async def test_long_loop_is_left_to_the_interpreter() -> None:
+    def body(i: Any, y: Any) -> tuple[Any, Any]:
+        for _ in range(600):
+            y = aexec.ops.tanh(y)
+        return i + 1, y
+
+    with aexec.Graph() as graph:
+        x: Any = aexec.placeholder("float32", [2], name="x")
+        aexec.ops.identity(aexec.while_loop(lambda i, _: i < 2, body, (0, x))[1], name="y")
+    async with aexec.Session(graph, config=aexec.SessionConfig(graph_passes=())) as session:
+        call = session.make_callable("y:0", ["x:0"])
+        with pytest.raises(errors.OpError, match="a loop of it is long"):
+            await session.plan_source(call)
 
 
 class TestScalars:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import aexec
-from aexec.framework import errors
+from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.op_contract.op_registry import register_op
 from aexec.framework.waiting.inline_call import on_event_loop
@@ -170,6 +170,74 @@ async def test_long_run_of_light_calls_returns_to_the_loop(before: int) -> None:
         assert found[: before + 3] == "l" * before + "ttt"
         assert 0 < found[before:].index("l") < 3 * compilation_policy.CHUNK
         assert "t" not in found[found.index("t") :].lstrip("t")
+
+
+def loop_of(kinds: str) -> aexec.Graph:
+    """`y` is `x` after `turns` times the calls of a chain."""
+    g = GraphBuilder()
+    g.placeholder("x", shape=None)
+    g.placeholder("turns", dtypes.int32, [])
+    g.const("zero", 0, dtypes.int32)
+    g.const("one", 1, dtypes.int32)
+    frame = {"frame_name": "loop", "parallel_iterations": 1}
+    for name, source, dtype in (("i", "zero", dtypes.int32), ("x", "x", dtypes.float32)):
+        g(f"{name}/enter", "Enter", source, T=dtype, **frame)
+        g(f"{name}/merge", "Merge", f"{name}/enter", f"{name}/next", T=dtype, N=2)
+        g(f"{name}/switch", "Switch", f"{name}/merge", "cond", T=dtype)
+    g("limit", "Enter", "turns", T=dtypes.int32, is_constant=True, **frame)
+    g("by", "Enter", "one", T=dtypes.int32, is_constant=True, **frame)
+    g("less", "Less", "i/merge", "limit", T=dtypes.int32)
+    g("cond", "LoopCond", "less")
+    g("add", "AddV2", "i/switch:1", "by", T=dtypes.int32)
+    for index, kind in enumerate(kinds):
+        g(f"n{index}", KINDS[kind], f"n{index - 1}" if index else "x/switch:1")
+    g("i/next", "NextIteration", "add", T=dtypes.int32)
+    g("x/next", "NextIteration", f"n{len(kinds) - 1}", T=dtypes.float32)
+    g("y", "Exit", "x/switch", T=dtypes.float32)
+    return g.graph()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "wanted"), [("h", "ttt"), ("lh", "lttttt"), ("hlcl", "t" * 12), ("hs", "tltltl"), ("shl", "lttlttltt")]
+)
+async def test_heavy_calls_of_a_loop_are_made_in_a_thread(kinds: str, wanted: str) -> None:
+    async with aexec.Session(loop_of(kinds)) as session:
+        call = session.make_callable("y:0", ["x:0", "turns:0"])
+        for _ in range(compilation_policy.GIVE_UP_AT + 1):
+            assert (await call(X, 3)).tolist() == (X + 3 * len(kinds)).tolist()
+        assert compiled(call).goes_on
+        CALLS.clear()
+        assert (await call(X, 3)).tolist() == (X + 3 * len(kinds)).tolist()
+        assert places() == wanted
+        assert (await call(X, 0)).tolist() == X.tolist()
+
+
+async def test_error_in_a_loop_in_a_thread_is_that_of_its_node() -> None:
+    async with aexec.Session(loop_of("hl")) as session:
+        call = session.make_callable("y:0", ["x:0", "turns:0"])
+        for _ in range(compilation_policy.GIVE_UP_AT + 1):
+            await call(X, 3)
+        assert compiled(call).goes_on
+        _behaviour["n1"] = lambda x: 1 / 0
+        with pytest.raises(errors.OpError, match="n1"):
+            await call(X, 3)
+        assert not CALLS[-1][1]
+
+
+async def test_kernel_that_finds_its_call_heavy_is_called_in_a_thread() -> None:
+    """The handle of a tensor array does not tell how much its elements take."""
+    with aexec.Graph() as graph:
+        x: Any = aexec.placeholder("float32", [None, None], name="x")
+        array = aexec.TensorArray("float32", size=aexec.ops.shape(x)[0])
+        aexec.ops.neg(array.unstack(x).stack(), name="y")
+    large = np.ones((4, 1 << 20), np.float32)
+    async with aexec.Session(graph) as session:
+        call = session.make_callable("y:0", ["x:0"])
+        for _ in range(compilation_policy.GIVE_UP_AT + 2):
+            np.testing.assert_array_equal(await call(large), -large)
+        assert compiled(call).goes_on
+        assert "except needs_thread:" in compiled(call).source
+        np.testing.assert_array_equal(await call(large[:, :2]), -large[:, :2])
 
 
 async def test_line_is_recompiled_after_interruptions_by_heavy_calls(monkeypatch: pytest.MonkeyPatch) -> None:
