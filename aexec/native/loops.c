@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define REVISION 5
+#define REVISION 6
 
 /* Windows over an image: its size, their size, the distance between their taps, their distance, their number, and the
  * padding before the image. */
@@ -89,7 +89,7 @@ static inline Py_ssize_t whole_line(Py_ssize_t channels) {
     DO(erfs) DO(gelu) DO(sigmoids) DO(relu_grads) DO(finish) DO(depthwise) DO(convolve)\
     DO(filter_gradient) DO(add_windows) DO(winograd) DO(winograd_gradient) DO(max_pool) DO(max_pool_grad) DO(cross_entropy)                        \
     DO(sparse_cross_entropy) DO(add_rows) DO(gradient_descent) DO(momentum) DO(adam) DO(rms_prop) DO(adagrad)\
-    DO(lstm) DO(gru)
+    DO(lstm) DO(gru) DO(philox)
 #define DECLARE(name) static __typeof__(name##_plain) *name;
 #define TAKE_PLAIN(name) name = name##_plain;
 #define TAKE_AVX2(name) name = name##_avx2;
@@ -500,6 +500,22 @@ static PyObject *py_add_rows(PyObject *module, PyObject *args) {
     COMPUTE(add_rows(to, at, from, count, width));
 }
 
+static PyObject *py_philox(PyObject *module, PyObject *args) {
+    PyObject *out, *places;
+    unsigned long long key, low, high;
+    Py_ssize_t blocks;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOKKKn", &out, &places, &key, &low, &high, &blocks)) {
+        return NULL;
+    }
+    uint32_t *to = take(&given, out, times(blocks, 4), sizeof(uint32_t), 1);
+    const uint64_t *at = NULL;
+    if (to == NULL || (places != Py_None && (at = take(&given, places, blocks, sizeof(uint64_t), 0)) == NULL)) {
+        REFUSE;
+    }
+    COMPUTE(philox(to, at, key, low, high, blocks));
+}
+
 static PyObject *py_gradient_descent(PyObject *module, PyObject *args) {
     PyObject *var, *grad;
     double rate;
@@ -663,6 +679,7 @@ static PyMethodDef functions[] = {
     FUNCTION(sparse_cross_entropy, METH_VARARGS,
              "sparse_cross_entropy(logits, labels, losses, grads, rows, classes): labels are int64"),
     FUNCTION(add_rows, METH_VARARGS, "add_rows(out, index, rows, rows of out, count, width): index is int64"),
+    FUNCTION(philox, METH_VARARGS, "philox(out, numbers of blocks or None, key, low, high, blocks): uint32, uint64"),
     FUNCTION(gradient_descent, METH_VARARGS, "gradient_descent(var, grad, rate)"),
     FUNCTION(momentum, METH_VARARGS, "momentum(var, accum, grad, rate, momentum, nesterov)"),
     FUNCTION(adam, METH_VARARGS, "adam(var, m, v, grad, rate, 1 - beta1, 1 - beta2, epsilon)"),

@@ -757,6 +757,44 @@ static TARGET void NAME(add_rows)(float *restrict out, const int64_t *restrict i
     }
 }
 
+/* ---------------------------------------------------------------- random words: aexec/numerics/philox.py */
+
+/* out[4 * i + k] = word k of block places[i], or of block i without places: Philox 4x32-10 of a key, with the counter
+ * [high, low] for block 0.  The words of some blocks are made together, in lanes. */
+static TARGET void NAME(philox)(uint32_t *restrict out, const uint64_t *restrict places, uint64_t key, uint64_t low,
+                                uint64_t high, Py_ssize_t blocks) {
+    enum { TOGETHER = 32, ROUNDS = 10 };
+    for (Py_ssize_t start = 0; start < blocks; start += TOGETHER) {
+        const int count = blocks - start < TOGETHER ? (int)(blocks - start) : TOGETHER;
+        uint32_t c0[TOGETHER], c1[TOGETHER], c2[TOGETHER], c3[TOGETHER];
+        for (int i = 0; i < TOGETHER; i++) {
+            const Py_ssize_t at = start + (i < count ? i : 0);
+            const uint64_t lower = low + (places == NULL ? (uint64_t)at : places[at]), upper = high + (lower < low);
+            c0[i] = (uint32_t)lower;
+            c1[i] = (uint32_t)(lower >> 32);
+            c2[i] = (uint32_t)upper;
+            c3[i] = (uint32_t)(upper >> 32);
+        }
+        uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+        for (int round = 0; round < ROUNDS; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+            for (int i = 0; i < TOGETHER; i++) {
+                const uint64_t one = (uint64_t)c0[i] * 0xD2511F53u, other = (uint64_t)c2[i] * 0xCD9E8D57u;
+                c0[i] = (uint32_t)(other >> 32) ^ c1[i] ^ k0;
+                c2[i] = (uint32_t)(one >> 32) ^ c3[i] ^ k1;
+                c1[i] = (uint32_t)other;
+                c3[i] = (uint32_t)one;
+            }
+        }
+        uint32_t *to = out + 4 * start;
+        for (int i = 0; i < count; i++, to += 4) {
+            to[0] = c0[i];
+            to[1] = c1[i];
+            to[2] = c2[i];
+            to[3] = c3[i];
+        }
+    }
+}
+
 /* ---------------------------------------------------------------- optimisers: kernels/training/optimizers.py */
 
 static TARGET void NAME(gradient_descent)(float *restrict var, const float *restrict grad, Py_ssize_t size,

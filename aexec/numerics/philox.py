@@ -17,10 +17,12 @@ import math
 import threading
 from collections.abc import Callable
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from aexec import native
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.waiting.abandoned_calls import check_wanted
 from aexec.numerics.single_libm import logf, sincosf
@@ -94,6 +96,8 @@ class Philox:
         """uint32 [blocks, 4], an array of `xp`: the blocks from `start` on."""
         if xp is not np and blocks < _DEVICE_ARRAYS_FROM:
             return xp.asarray(self.words(start, blocks))
+        if xp is np and native.loops is not None:
+            return self.skip(start)._words_in_c(native.loops, None, blocks)
         if blocks < _ARRAYS_FROM:
             found = [_block(self.key, self.counter + start + i) for i in range(blocks)]
             return np.array(found, np.uint32).reshape(blocks, 4)
@@ -101,6 +105,8 @@ class Philox:
 
     def words_at(self, places: Array, xp: Any = np) -> Array:
         """uint32 [n, 4]: the blocks with these numbers, uint64 [n], both arrays of `xp`."""
+        if xp is np and native.loops is not None and places.ndim == 1:
+            return self._words_in_c(native.loops, np.ascontiguousarray(places), places.size)
         low, high = self.counter & _LONG, self.counter >> 64
         lower = places + np.uint64(low)
         upper = xp.full(lower.shape, high, np.uint64)
@@ -124,6 +130,11 @@ class Philox:
         words = xp.empty((*lower.shape, 4), np.uint32)
         for i, word in enumerate((c0, c1, c2, c3)):
             words[..., i] = word
+        return words
+
+    def _words_in_c(self, loops: ModuleType, places: Array, blocks: int) -> Array:
+        words = np.empty((blocks, 4), np.uint32)
+        loops.philox(words, places, self.key, self.counter & _LONG, self.counter >> 64, blocks)
         return words
 
 

@@ -18,6 +18,7 @@ from aexec import native
 from aexec.framework.waiting.intra_op import HelperThreads
 from aexec.kernels.common.scattering import accumulate
 from aexec.kernels.training.optimizers import OPTIMISERS
+from aexec.numerics.philox import Philox
 from tests.kernels.harness import run_op
 
 needs_loops = pytest.mark.skipif(native.loops is None, reason="aexec was installed without a C compiler")
@@ -240,6 +241,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "cross_entropy": (("f", 6), ("f", 6), ("f", 2), ("f", 6), 2, 3),
     "sparse_cross_entropy": (("f", 6), ("q", 2), ("f", 2), ("f", 6), 2, 3),
     "add_rows": (("f", 12), ("q", 2), ("f", 6), 4, 2, 3),
+    "philox": (("I", 8), ("Q", 2), 1, 2, 3, 2),
     "gradient_descent": (("f", 6), ("f", 6), 0.1),
     "momentum": (("f", 6), ("f", 6), ("f", 6), 0.1, 0.9, False),
     "adam": (("f", 6), ("f", 6), ("f", 6), ("f", 6), 0.1, 0.1, 0.1, 0.1),
@@ -320,6 +322,21 @@ def test_index_out_of_bounds_is_refused(index: int) -> None:
         native.loops.add_rows(np.zeros(12, np.float32), bad, rows, 4, 2, 3)
     with pytest.raises(IndexError):
         native.loops.sparse_cross_entropy(np.zeros(8, np.float32), bad, rows[:2], np.zeros(8, np.float32), 2, 4)
+
+
+@needs_loops
+@pytest.mark.parametrize("counter", [0, 5, 2**64 - 3, 2**96 + 2**64 - 1, 2**128 - 2], ids=hex)
+@pytest.mark.parametrize("blocks", [0, 1, 31, 32, 33, 100])
+def test_random_words_are_those_of_numpy(counter: int, blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the counter passes the end of its lower half, and of all its bits."""
+    generator = Philox(0x123456789ABCDEF0, counter)
+    places = np.arange(blocks, dtype=np.uint64)[::-1] * np.uint64(2**60)
+    found = [generator.words(3, blocks), generator.words_at(places), Philox(2**64 - 1, counter).words(0, blocks)]
+    monkeypatch.setattr(native, "loops", None)
+    wanted = [generator.words(3, blocks), generator.words_at(places), Philox(2**64 - 1, counter).words(0, blocks)]
+    for one, other in zip(found, wanted, strict=True):
+        assert one.dtype == other.dtype and one.shape == other.shape
+        np.testing.assert_array_equal(one, other)
 
 
 def test_extension_of_another_revision_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
