@@ -95,7 +95,7 @@ def _axes_scratch(x: Any, axes: Any) -> float:
 
 @kernel("Sum", "Prod", T=dtypes.NUMBER, Tidx=INDEX, cost=0.4, scratch=_axes_scratch)
 def sum_or_prod(c: OpKernelConstruction) -> Compute:
-    """Sums or products; integers wrap around in their own type."""
+    """Sums or products; integers wrap around in their own type.  Without axes it is the input itself."""
     out, keep, axes_of = c.attr("T").np, c.attr("keep_dims"), _Axes(c.attr("Tidx").np)
     work = accumulation_type(c.attr("T"))
     reduce = reducer(c.xp, "add" if c.op == "Sum" else "multiply")
@@ -104,6 +104,8 @@ def sum_or_prod(c: OpKernelConstruction) -> Compute:
 
     def compute(x: Any, axes: Any) -> Any:
         found = axes_of[x.ndim, axes.tobytes()]
+        if not found:
+            return x
         if x.size >= many and 0 < len(found) < x.ndim and found == tuple(range(len(found))) and x.flags.c_contiguous:
             kept = x.shape[len(found) :]
             total = sum_of_rows(x.reshape(-1, math.prod(kept)), work)

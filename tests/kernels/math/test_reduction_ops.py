@@ -51,6 +51,13 @@ def test_reduction(op, rows, columns, everything, dtype):
     assert_close(run_op(op, [x, axes()]), x)
 
 
+@pytest.mark.parametrize("op", ["Sum", "Prod"])
+def test_reduction_over_no_axes_is_the_input(op):
+    x = np.array([[-0.0, NAN, INF]], np.float32)
+    assert run_op(op, [x, axes()]).tobytes() == x.tobytes()
+    assert run_op(op, [x, axes()], keep_dims=True).tobytes() == x.tobytes()
+
+
 NOTHING = [
     *(("Sum", t, 0) for t in (*FLOATS, *INTEGERS, *COMPLEX)),
     *(("Prod", t, 1) for t in (*FLOATS, *INTEGERS, *COMPLEX)),
