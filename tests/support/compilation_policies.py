@@ -14,7 +14,7 @@ def check(policy: CompilationPolicy) -> None:
     assert policy.ready is (policy.compiled if state is PlanState.COMPILED else None)
     assert bool(policy.refused) is (state is PlanState.REFUSED)
     assert policy.busy or state is not PlanState.COMPILING
-    assert policy.unsettled is any((policy.fallen_back, policy.late, policy.looks))
+    assert policy.unsettled is any((policy.fallen_back, policy.late, policy.looks, policy.patience))
     assert policy.goes_on or policy.trial is None
     assert policy.chunk >= 1
 

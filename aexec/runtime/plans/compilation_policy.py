@@ -40,6 +40,10 @@ OVERRUN = 0.5e-3
 SUSPICIOUS = 3
 # After this many interpreted runs without one heavy call, assume that the calls are slow in sum.
 LOOKS = 3
+# A plan whose line was doubted this often is not doubted again for 2 runs, the next time for 4, and so on: another
+# process that uses the processor makes call after call look slow, and a look or a new line takes as long as some runs.
+DOUBTS = 12
+MOST_PATIENCE = 32
 # Calls of a line between two looks at the clock, unless its calls were found to be slow in sum.
 CHUNK = 64
 
@@ -156,7 +160,10 @@ class CompilationPolicy:
         fallen_back: the number of consecutive runs, up to now, that fell back for a reason that counts.
         late: the number of consecutive runs of a short line, or slices, up to now, that were late.
         looks: the number of consecutive runs, up to now, that were interpreted because the line was late.
-        unsettled: True if `fallen_back`, `late` or `looks` is not 0: then runs that end in time are told, too.
+        doubted: how often a line was looked at, or written anew for what its calls took.
+        patience: the number of coming runs whose late slices are not counted.
+        unsettled: True if `fallen_back`, `late`, `looks` or `patience` is not 0: then runs that end in time are told,
+            too.
         goes_on: True if the line that is written next continues in a thread from a heavy call on.
         chunk: calls between two looks at the clock, for the line that is written next; at least 1.
         trial: the comparison of such a line with the interpreter while it is under way; only with `goes_on`.
@@ -167,10 +174,12 @@ class CompilationPolicy:
         "busy",
         "chunk",
         "compiled",
+        "doubted",
         "fallen_back",
         "goes_on",
         "late",
         "looks",
+        "patience",
         "ready",
         "refused",
         "runs",
@@ -186,6 +195,7 @@ class CompilationPolicy:
         self.refused = ""
         self.busy = False
         self.runs = self.fallen_back = self.late = self.looks = 0
+        self.doubted = self.patience = 0
         self.unsettled = False
         self.goes_on = False
         self.chunk = CHUNK
@@ -236,7 +246,7 @@ class CompilationPolicy:
             late: seconds from the end of its slice; 0 or less if it was in time.
             worked: processor seconds that it used beyond the length of a slice.
         """
-        self.late = self.late + 1 if late > OVERRUN else 0
+        self.late = self.late + 1 if late > OVERRUN and not self.patience else 0
         if self.late:
             self._happens(PlanEvent.HELD if worked > OVERRUN else PlanEvent.LATE)
         else:
@@ -246,6 +256,7 @@ class CompilationPolicy:
     def finished(self) -> None:
         """Report a run that the line finished; its last slice was reported before."""
         self.fallen_back = 0
+        self.patience = max(0, self.patience - 1)
         if not self.late:
             self.looks = 0
         self._settle()
@@ -290,7 +301,7 @@ class CompilationPolicy:
             return self._explain_writing(again)
         if self.state is not PlanState.COMPILED:
             return self._explain_look()
-        if compiled.relieved:
+        if self._is_relieved():
             return self._explain_writing(", anew because slow calls have turned out to be quick")
         if self.trial is not None:
             reason = f"the interpreter and the line take turns, to see which is faster ({self.trial.runs} runs so far)"
@@ -329,7 +340,7 @@ class CompilationPolicy:
         self.state = state
 
     def _settle(self) -> None:
-        self.unsettled = bool(self.fallen_back or self.late or self.looks)
+        self.unsettled = bool(self.fallen_back or self.late or self.looks or self.patience)
 
     def _nothing(self) -> None:
         pass
@@ -347,7 +358,7 @@ class CompilationPolicy:
         self.busy = True
 
     def _is_relieved(self) -> bool:
-        return self.compiled is not None and self.compiled.relieved
+        return self.compiled is not None and not self.patience and self.compiled.relieved
 
     def _is_outdated(self) -> bool:
         return self.compiled is not None and self.compiled.outdated
@@ -358,22 +369,31 @@ class CompilationPolicy:
     def _acquits(self) -> bool:
         return self.looks + 1 <= LOOKS or (self.compiled is not None and self.compiled.chunk == 1)
 
+    def _doubt(self) -> None:
+        self.doubted += 1
+        self.patience = min(1 << self.doubted - DOUBTS, MOST_PATIENCE) if self.doubted > DOUBTS else 0
+        self._settle()
+
     def _look(self) -> None:
         self.looks += 1
-        self._settle()
+        self._doubt()
 
     def _acquit(self) -> None:
         self.looks, self.late = self.looks + 1, 0
-        self._settle()
+        self._doubt()
 
     def _write_alike(self) -> None:
         assert self.compiled is not None
         self.chunk = self.compiled.chunk
 
+    def _write_relieved(self) -> None:
+        self._write_alike()
+        self._doubt()
+
     def _write_with_estimates(self) -> None:
         self._write_alike()
         self.looks = self.late = 0
-        self._settle()
+        self._doubt()
 
     def _write_shorter(self) -> None:
         self._write_with_estimates()
@@ -449,7 +469,7 @@ def _transitions() -> tuple[Transition, ...]:
         row(first, E.WRITTEN, otherwise, ready),
         row(writing, E.BEGINS, otherwise, writing, policy._count_run, interpret),
         row(writing, E.WRITTEN, otherwise, ready),
-        row(ready, E.BEGINS, relieved, first, policy._write_alike),
+        row(ready, E.BEGINS, relieved, first, policy._write_relieved),
         row(ready, E.BEGINS, otherwise, ready, decision=run),
         row(ready, E.LATE, suspicious, late),
         row(ready, E.HELD, otherwise, held),

@@ -13,8 +13,10 @@ from aexec.runtime.plans import compilation_policy
 from aexec.runtime.plans.compilation_policy import (
     CHUNK,
     COMPILE_AT,
+    DOUBTS,
     GIVE_UP_AT,
     LOOKS,
+    MOST_PATIENCE,
     OVERRUN,
     SUSPICIOUS,
     TRANSITIONS,
@@ -151,6 +153,31 @@ def test_sequence_of_events_leads_to_state_and_decisions(words: list[str], state
     plan = Plan().follow(words)
     assert plan.policy.state is state
     assert plan.said[len(plan.said) - len(said) :] == said
+
+
+def test_line_that_was_doubted_often_is_left_alone_for_some_runs() -> None:
+    plan = Plan().follow(COMPILED)
+    suspicion = ["late"] * SUSPICIOUS
+    for _ in range(DOUBTS):
+        assert plan.policy.patience == 0
+        plan.follow([*suspicion, "run"])
+    for runs in (2, 4, 8, 16, MOST_PATIENCE, MOST_PATIENCE):
+        plan.follow(suspicion)
+        assert plan.policy.state is PlanState.LATE
+        plan.follow(["run"])
+        assert plan.policy.patience == runs
+        plan.follow(["late"] * runs)
+        assert plan.policy.state is PlanState.COMPILED
+        assert not plan.policy.unsettled
+
+
+def test_line_of_suspects_is_left_alone_for_some_runs() -> None:
+    plan = Plan().follow(COMPILED).follow(["relieved", "run"] * (DOUBTS + 1))
+    line = plan.policy.compiled
+    plan.follow(["relieved", "run"])
+    assert plan.policy.compiled is line
+    plan.follow(["calm", "calm", "run"])
+    assert plan.policy.compiled is not line
 
 
 def test_plan_is_interpreted_while_a_thread_writes_it() -> None:
