@@ -22,7 +22,7 @@ __all__: list[str] = []
 
 # Words of the generator that TensorFlow reserves for each candidate.
 _WORDS_PER_CANDIDATE = 2048
-_COST = 100_000.0
+_COST = 50_000.0
 
 
 def _cost(*_: Any) -> float:

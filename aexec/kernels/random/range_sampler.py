@@ -107,11 +107,14 @@ class RangeSampler:
         """Return different classes in the order in which they were drawn, and the number of tries that this took."""
         found, tries = np.empty(0, np.int64), 0
         while found.size < count:
-            let_others_run()
+            if tries:
+                let_others_run()
             size = min(max(2 * (count - found.size), 64), _BLOCK)
             drawn = self.sample(words, size)
             firsts = np.sort(np.unique(drawn, return_index=True)[1])
-            firsts = firsts[~np.isin(drawn[firsts], found)][: count - found.size]
+            if tries:
+                firsts = firsts[~np.isin(drawn[firsts], found)]
+            firsts = firsts[: count - found.size]
             found = np.concatenate((found, drawn[firsts]))
             tries += size if found.size < count else int(firsts[-1]) + 1
             if tries >= INT32_MAX:
