@@ -23,6 +23,7 @@ __all__ = [
     "MAX_DEPTH",
     "VARINT",
     "enclosed",
+    "end_of_value",
     "field",
     "fields",
     "is_repeated",
@@ -98,7 +99,7 @@ def field(data: bytes, at: int) -> tuple[int, int, int, int]:
     if wire == LENGTH:
         size, payload = read_varint(data, payload)
         return tag, at, payload, payload + size
-    return tag, at, payload, _end(data, payload, tag)
+    return tag, at, payload, end_of_value(data, payload, tag)
 
 
 def fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
@@ -116,7 +117,12 @@ def fields(data: bytes, start: int, end: int) -> Iterator[tuple[int, int, int, i
         yield one
 
 
-def _end(data: bytes, payload: int, tag: int) -> int:
+def end_of_value(data: bytes, payload: int, tag: int) -> int:
+    """Where a value that is not length-delimited ends, which may be behind the data.
+
+    Raises:
+        DecodeError, IndexError: there is no value.
+    """
     wire = tag & 7
     if wire == VARINT:
         return read_varint(data, payload)[1]
@@ -144,7 +150,7 @@ def _end_of_group(data: bytes, at: int, tag: int) -> int:
             size, at = read_varint(data, at)
             at += size
         else:
-            at = _end(data, at, tag)
+            at = end_of_value(data, at, tag)
     return at
 
 

@@ -24,6 +24,7 @@ register_op(
     "DecodeProtoV2(bytes: string) -> sizes: int32, values: output_types",
     "message_type: string", "field_names: list(string)", "output_types: list(type) >= 0",
     "descriptor_source: string = 'local://'", "message_format: string = 'binary'", "sanitize: bool = false",
+    shape_fn=shapes.decode_proto,
 )
 register_op(
     "DecodeRaw(bytes: string) -> output: out_type",
@@ -33,7 +34,7 @@ register_op(
 register_op(
     "EncodeProto(sizes: int32, values: Tinput_types) -> bytes: string",
     "field_names: list(string)", "message_type: string", "descriptor_source: string = 'local://'",
-    "Tinput_types: list(type)",
+    "Tinput_types: list(type)", shape_fn=shapes.encode_proto,
 )
 register_op(
     "ParseExample(serialized: string, names: string, sparse_keys: Nsparse * string, dense_keys: Ndense * string, "

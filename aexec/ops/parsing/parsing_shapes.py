@@ -29,6 +29,22 @@ def decode_csv(c: InferenceContext) -> None:
         c.set_output(index, c.input(0))
 
 
+def decode_proto(c: InferenceContext) -> None:
+    """The shape of the messages, input 0, and the number of fields; then one with a row of values for each field."""
+    messages = c.input(0)
+    c.set_output(0, c.concatenate(messages, c.vector(c.num_outputs - 1)))
+    for index in range(1, c.num_outputs):
+        c.set_output(index, c.concatenate(messages, c.vector(None)))
+
+
+def encode_proto(c: InferenceContext) -> None:
+    """That of the values of each field, which are matrices or of higher rank, without the last dimension."""
+    messages = c.unknown_shape()
+    for index in range(1, c.num_inputs):
+        messages = c.merge(messages, c.subshape(c.with_rank_at_least(c.input(index), 2), 0, -1))
+    c.set_output(0, messages)
+
+
 def parse_tensor(c: InferenceContext) -> None:
     """Unknown."""
     unknown_shape(c)

@@ -55,6 +55,7 @@ MODULES: dict[str, set[str] | str] = {
     "logging/summary_writer_ops.py": {"CreateSummaryFileWriter", "ImportEvent"},
     "lookup/lookup_ops.py": {"InitializeTableFromTextFile", "InitializeTableFromTextFileV2"},
     "lookup/vocabulary.py": "reads for InitializeTableFromTextFile, in lookup_ops.py",
+    "parsing/proto_descriptors.py": {"DecodeProtoV2", "EncodeProto"},
     "random/generators.py": "asks the system for a seed",
     "random/range_sampler.py": {"FixedUnigramCandidateSampler"},
     "random/stateful_ops.py": "asks the system for a seed",
@@ -64,6 +65,8 @@ MODULES: dict[str, set[str] | str] = {
 TOLD = {
     "PrintV2": {"output_stream": b"file:///x"},
     "FixedUnigramCandidateSampler": {"vocab_file": b"/etc/passwd"},
+    "DecodeProtoV2": {"descriptor_source": b"/etc/passwd"},
+    "EncodeProto": {"descriptor_source": b"/etc/passwd"},
 }
 
 
