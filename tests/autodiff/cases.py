@@ -28,6 +28,7 @@ ELSEWHERE = {
         "While _If _While".split(),
         "test_functional_ops.py",
     ),
+    **dict.fromkeys(["Batch", "Unbatch"], "tests/kernels/data_flow/test_batch_ops.py"),
     "PreventGradient": "test_gradients.py::test_prevented_gradients_say_why",
     "ReadVariableOp": "test_gradients.py::test_variables",
     "ResourceGather": "test_gradients.py::test_variables",

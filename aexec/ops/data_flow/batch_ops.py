@@ -2,12 +2,14 @@
 
 from aexec.framework.op_contract.op_registry import register_op
 from aexec.framework.shape_functions import common_shape_fns as common
+from aexec.ops.data_flow import batch_shapes as shapes
 
 register_op(
     "Batch(in_tensors: T) -> batched_tensors: T, batch_index: int64, id: int64",
     "num_batch_threads: int", "max_batch_size: int", "max_enqueued_batches: int = 10", "batch_timeout_micros: int",
     "allowed_batch_sizes: list(int) = []", "grad_timeout_micros: int", "container: string = ''",
     "shared_name: string = ''", "batching_queue: string = ''", "T: list(type)", distributed_communication=True,
+    shape_fn=shapes.batch,
 )
 register_op(
     "BatchFunction(in_tensors: Tin, captured_tensors: Tcaptured) -> out_tensors: Tout",
@@ -25,9 +27,9 @@ register_op(
 )
 register_op(
     "Unbatch(batched_tensor: T, batch_index: int64, id: int64) -> unbatched_tensor: T",
-    "timeout_micros: int", "container: string = ''", "shared_name: string = ''", "T: type",
+    "timeout_micros: int", "container: string = ''", "shared_name: string = ''", "T: type", shape_fn=shapes.unbatch,
 )
 register_op(
     "UnbatchGrad(original_input: T, batch_index: int64, grad: T, id: int64) -> batched_grad: T",
-    "container: string = ''", "shared_name: string = ''", "T: type",
+    "container: string = ''", "shared_name: string = ''", "T: type", shape_fn=shapes.unbatch_grad,
 )
