@@ -25,7 +25,7 @@ REASONS = {
     "checkpoints of objects": "train.Checkpoint train.CheckpointManager train.CheckpointOptions",
     "sessions of other processes: docs/distributed.md": """train.SessionManager train.WorkerSessionCreator
     train.ServerDef test.create_local_cluster""",
-    "loops that are three lines of a program": "train.basic_train_loop train.LooperThread train.maybe_*",
+    "loops that are three lines of a program": "train.basic_train_loop train.LooperThread",
     "hooks and listeners that others replace": "train.CheckpointSaverListener train.ProfilerHook",
     "SDCA, and quantisation by rewriting a graph": "train.sdca_* train.do_quantize_training_on_graphdef",
     "schedules with random numbers": "train.noisy_linear_cosine_decay",
@@ -37,16 +37,14 @@ REASONS = {
     "no kernel, or only for accelerators": """*approx_* *quantized_relu_x *random_index_shuffle *decode_jxl
     *decode_webp""",
     "gradients of convolutions and of others, as functions": """conv conv2d_backprop_* ragged_fill_empty_rows*
-    nn.*_v2 nn.conv1d_transpose nn.conv_transpose nn.with_space_to_batch""",
+    nn.*_v2 nn.with_space_to_batch""",
     "losses of replicas": "nn.compute_average_loss nn.scale_regularization_loss",
-    "parts of CTC's second version": "nn.collapse_repeated nn.ctc_unique_labels",
     "metrics by sorted predictions": "metrics.*",
     "ragged and sparse tensors that are joined or crossed": "ragged.* sparse.*",
-    "strings as rows of characters": "strings.*",
-    "transforms of several axes at once, and MDCT": "*fftnd signal.*mdct",
+    "transforms of several axes at once, and MDCT": "signal.*fftnd signal.*mdct",
     "matrices with three diagonals": "linalg.*tridiagonal*",
     "distributions that programs seldom use": "distributions.*",
-    "parsing of ragged and sparse features at once, and of messages": "*SparseFeature io.*",
+    "parsing of ragged and sparse features at once": "*SparseFeature io.*",
     "boxes of a network's own": "image.generate_bounding_box_proposals",
     "SavedModels of TensorFlow 2": "saved_model.*",
     "checks that are switched on for a whole program": "debugging.* add_check_numerics_ops",

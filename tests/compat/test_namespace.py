@@ -67,7 +67,11 @@ SAME: dict[str, set[str]] = {
 # Functions whose options go to another one, which has the defaults.
 PASSED_ON: dict[str, Callable[..., Any]] = {
     **dict.fromkeys("range_input_producer slice_input_producer string_input_producer".split(), _input.input_producer),
-    **dict.fromkeys("batch batch_join shuffle_batch shuffle_batch_join".split(), _input._batch),
+    **dict.fromkeys(
+        """batch batch_join maybe_batch maybe_batch_join maybe_shuffle_batch
+    maybe_shuffle_batch_join shuffle_batch shuffle_batch_join""".split(),
+        _input._batch,
+    ),
 }
 
 

@@ -36,9 +36,9 @@ quint16 quint8 resource string uint16 uint32 uint64 uint8 variant""".split()
 
 # Ops whose name and arguments equal TensorFlow's.
 _SAME = """batch_to_space_nd bitcast broadcast_to check_numerics cholesky diag diag_part dynamic_partition
-dynamic_stitch extract_volume_patches fft fft2d fft3d guarantee_const identity_n ifft ifft2d
-ifft3d matching_files matrix_band_part matrix_determinant matrix_inverse matrix_square_root parse_tensor
-read_file regex_replace reshape roll serialize_tensor space_to_batch_nd stop_gradient string_strip
+dynamic_stitch extract_volume_patches fft fft2d fft3d fftnd guarantee_const identity_n ifft ifft2d
+ifft3d ifftnd irfftnd matching_files matrix_band_part matrix_determinant matrix_inverse matrix_square_root parse_tensor
+read_file regex_replace reshape rfftnd roll serialize_tensor space_to_batch_nd stop_gradient string_strip
 tensor_scatter_add tensor_scatter_max tensor_scatter_min tensor_scatter_sub tile timestamp unravel_index
 write_file""".split()
 

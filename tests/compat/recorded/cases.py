@@ -15,6 +15,7 @@ from tests.compat.recorded.numeric_cases import CASES as NUMERIC
 from tests.compat.recorded.operator_cases import CASES as OPERATORS
 from tests.compat.recorded.sparse_cases import CASES as SPARSE
 from tests.compat.recorded.sparse_cases import parts as _parts
+from tests.compat.recorded.text_cases import CASES as TEXT
 from tests.compat.recorded.training_cases import CASES as TRAINING
 
 __all__ = ["CASES"]
@@ -297,6 +298,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
     **OPERATORS,
     **SPARSE,
     **TRAINING,
+    **TEXT,
 }
 
 

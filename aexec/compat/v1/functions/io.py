@@ -289,7 +289,10 @@ __getattr__, __dir__ = namespace(
             for name in "FixedLenSequenceFeature parse_single_sequence_example".split()
         },
         "is_jpeg": "numerics.images:is_jpeg",
+        "decode_proto": """ops:decode_proto_v2 | bytes message_type field_names output_types descriptor_source
+        message_format sanitize name""",
         "encode_base64": "ops:encode_base64",
+        "encode_proto": "ops:encode_proto",
         "encode_jpeg": "ops:encode_jpeg",
         "encode_png": "ops:encode_png",
         "match_filenames_once": "ops:matching_files",
@@ -298,7 +301,6 @@ __getattr__, __dir__ = namespace(
     {
         "RaggedFeature": "use tf.VarLenFeature",
         "SparseFeature": "parse the indices and the values as tf.VarLenFeature, and make a tf.SparseTensor",
-        "decode_proto": "the op is aexec.ops.decode_proto_v2",
         "parse_sequence_example": "use tf.parse_single_sequence_example, or the op aexec.ops.parse_sequence_example_v2",
     },
 )

@@ -157,6 +157,11 @@ __getattr__, __dir__ = namespace(
         "to_hash_bucket": "ops:string_to_hash_bucket | string_tensor num_buckets name input=string_tensor",
         "to_hash_bucket_fast": "ops:string_to_hash_bucket_fast",
         "to_hash_bucket_strong": "ops:string_to_hash_bucket_strong",
+        **{
+            name: f"numerics.text:{name}"
+            for name in """bytes_split ngrams unicode_decode_with_offsets unicode_split
+            unicode_split_with_offsets""".split()
+        },
         "unicode_script": "ops:unicode_script",
         "unicode_transcode": "ops:unicode_transcode",
         "unsorted_segment_join": "ops:unsorted_segment_join",

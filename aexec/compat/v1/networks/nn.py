@@ -140,6 +140,10 @@ __getattr__, __dir__ = namespace(
         "conv2d_backprop_input": """ops:conv2d_backprop_input | input_sizes filter out_backprop strides padding
         use_cudnn_on_gpu= data_format dilations name filters=filter""",
         "conv2d_transpose": f"aexec.nn:conv2d_transpose | {_TRANSPOSED}",
+        **{
+            name: f"networks.more_nn:{name}"
+            for name in "collapse_repeated conv1d_transpose conv_transpose ctc_unique_labels".split()
+        },
         "conv3d": "aexec.nn:conv3d | input filter strides padding data_format dilations name filters=filter",
         "conv3d_transpose": f"aexec.nn:conv3d_transpose | {_TRANSPOSED}",
         "convolution": """aexec.nn:convolution | input filter padding strides dilation_rate=dilations name data_format

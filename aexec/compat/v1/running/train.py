@@ -88,6 +88,27 @@ shuffle_batch_join = renamed(
     "shuffle_batch_join",
 )
 
+maybe_batch = renamed(
+    _pipelines.batch,
+    f"tensors keep_input batch_size num_threads capacity {_SHAPES} dynamic_pad {_ENDS}",
+    "maybe_batch",
+)
+maybe_batch_join = renamed(
+    _pipelines.batch_join,
+    f"tensors_list keep_input batch_size capacity {_SHAPES} dynamic_pad {_ENDS}",
+    "maybe_batch_join",
+)
+maybe_shuffle_batch = renamed(
+    _pipelines.shuffle_batch,
+    f"tensors batch_size capacity min_after_dequeue keep_input num_threads seed {_SHAPES} {_ENDS}",
+    "maybe_shuffle_batch",
+)
+maybe_shuffle_batch_join = renamed(
+    _pipelines.shuffle_batch_join,
+    f"tensors_list batch_size capacity min_after_dequeue keep_input seed {_SHAPES} {_ENDS}",
+    "maybe_shuffle_batch_join",
+)
+
 
 def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool = True) -> str:
     """`tf.train.write_graph`: returns the path of the file."""
@@ -168,8 +189,6 @@ __getattr__, __dir__ = namespace(
         "Checkpoint": "checkpoints of objects are not there; use tf.train.Saver",
         "SessionManager": "use tf.train.MonitoredTrainingSession",
         "WorkerSessionCreator": "each process initialises or restores its own session: docs/distributed.md",
-        "maybe_batch": "aexec.client.input.batch has keep_input",
-        "maybe_shuffle_batch": "aexec.client.input.shuffle_batch has keep_input",
         "CheckpointSaverListener": "write a tf.train.SessionRunHook, which is called around each step",
         "LooperThread": "use threading.Thread, and the Coordinator's wait_for_stop",
         "ProfilerHook": "RunOptions with a trace, and docs/profiling.md",
