@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from aexec import ops
+from tests.autodiff.csr_cases import csr_cases
 
 __all__ = ["CASES", "ELSEWHERE", "Case"]
 
@@ -869,3 +870,7 @@ case("TensorArrayReadV3", _read, normal(3, 2))
 case("TensorArrayWriteV3", _written, normal(2))
 case("TensorArraySplitV3", _split_array, normal(4, 2))
 case("TensorArrayConcatV3", _split_array, normal(4, 2))
+
+# Sparse matrices by rows.
+for _op, _build, _arguments in csr_cases(normal, complexes):
+    case(_op, _build, *_arguments)

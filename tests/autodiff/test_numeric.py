@@ -100,12 +100,8 @@ ARGUED = {
         ["RaggedTensorFromVariant", "RaggedTensorToVariant"],
         "ragged tensors in variants, which only its Python wrapper of them differentiates",
     ),
-    **dict.fromkeys(["SparseSparseMaximum", "SparseSparseMinimum"], "TensorFlow's refuses, too: not implemented"),
     **dict.fromkeys(
-        """CSRSparseMatrixToDense CSRSparseMatrixToSparseTensor DenseToCSRSparseMatrix SparseMatrixAdd
-        SparseMatrixMatMul SparseMatrixMul SparseMatrixSoftmax SparseMatrixSparseMatMul SparseMatrixTranspose
-        SparseTensorToCSRSparseMatrix""".split(),
-        "not written yet: a gradient is refused by name",
+        ["SparseMatrixMul", "SparseSparseMaximum", "SparseSparseMinimum"], "TensorFlow's refuses, too: not implemented"
     ),
 }
 

@@ -256,7 +256,9 @@ def _product_by_rows(x: Any, y: Any) -> Any:
     while start < x.shape[0]:
         check_wanted()
         end = max(int(np.searchsorted(work, work[start] + _PIECE)), start + 1)
-        pieces.append(x[start:end] @ y)
+        piece = x[start:end] @ y
+        piece.sort_indices()  # SciPy leaves the columns of a row in any order
+        pieces.append(piece)
         start = end
     return sparse.vstack(pieces, format="csr") if pieces else sparse.csr_array((0, y.shape[1]), dtype=x.dtype)
 

@@ -116,6 +116,18 @@ def test_product_of_sparse_matrices():
     assert dense(batch) == [[[1, 0, 0], [0, 0, 0], [0, 0, 4]], [[0, 0, 0], [0, 9, 0], [0, 0, 0]]]
 
 
+def test_entries_of_a_product_are_in_the_order_of_their_places():
+    random = np.random.default_rng(4)
+    x = np.where(random.random((12, 12)) < 0.4, 1.0, 0)
+    matrix = run_op("DenseToCSRSparseMatrix", [x, np.argwhere(x)])
+    indices = run_op(
+        "CSRSparseMatrixToSparseTensor",
+        [run_op("SparseMatrixSparseMatMul", [matrix, matrix], type="double")],
+        type="double",
+    )[0]
+    assert indices.tolist() == sorted(indices.tolist()) and len(indices) > 40
+
+
 def test_large_products_are_made_in_pieces(monkeypatch):
     random = np.random.default_rng(3)
     x = np.where(random.random((30, 20)) < 0.3, random.normal(size=(30, 20)), 0)
