@@ -7,7 +7,7 @@ Next to read: `proto_ops.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from google.protobuf import message_factory, text_format
@@ -89,12 +89,17 @@ class _Types:
         return values + most if most <= _SMALL else values + self._counted(data)
 
     def _counted(self, data: bytes) -> int:
-        total, waiting = 0, [(0, len(data), self._message)]
+        return sum(giving_way(self._sizes_in(data), _FIELD_NS))
+
+    def _sizes_in(self, data: bytes) -> Iterator[int]:
+        """The bytes of the object of each message in a message, and 0 for each field."""
+        waiting = [(0, len(data), self._message)]
         while waiting:
             start, end, message = waiting.pop()
-            total += self._sizes[message.full_name]
+            yield self._sizes[message.full_name]
             inner = self._inner[message.full_name]
-            for tag, _, payload, after in giving_way(fields(data, start, end), _FIELD_NS):
+            for tag, _, payload, after in fields(data, start, end):
+                yield 0
                 kind = inner.get(tag >> 3)
                 if kind is None:
                     continue
@@ -102,4 +107,3 @@ class _Types:
                     waiting.append((payload, after, kind))
                 elif tag & 7 == GROUP:
                     waiting.append((payload, after - len(put_varint(tag + 1)), kind))
-        return total

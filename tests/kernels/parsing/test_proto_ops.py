@@ -17,6 +17,7 @@ import aexec
 from aexec import errors
 from aexec.framework import dtypes
 from aexec.framework.wire.wire_format import put_varint
+from aexec.kernels.parsing import proto_ops
 from tests.kernels.answer_tables import INVALID, texts
 from tests.kernels.array_support import I32
 from tests.kernels.harness import in_tensorflow, registered, run_op
@@ -127,6 +128,14 @@ def test_long_packed_field_is_read_in_pieces_as_a_whole():
     numbers = [i % 70_000 for i in range(100_000)]
     sizes, values = decode(texts(Message(p_int32=numbers).SerializeToString()), p_int32="int32")
     assert sizes.tolist() == [100_000] and values.tolist() == numbers
+
+
+def test_places_of_strings_are_filled_in_pieces(monkeypatch):
+    monkeypatch.setattr(proto_ops, "_PLACES", 3)
+    messages = texts(Message(r_string=["a"] * 5).SerializeToString(), b"", b"")
+    sizes, values = decode(messages, r_string="string")
+    assert sizes.tolist() == [[5], [0], [0]]
+    assert values.tolist() == [[b"a"] * 5, [b""] * 5, [b""] * 5]
 
 
 def test_descriptions_in_a_file(tmp_path):
