@@ -114,6 +114,7 @@ if TYPE_CHECKING:
         global_norm,
     )
     from aexec.client.importing import import_graph_def
+    from aexec.client.progress_bars import progress_bars
     from aexec.client.random_ops import random_gamma, random_normal, random_shuffle, random_uniform, truncated_normal
     from aexec.client.random_seed import set_random_seed
     from aexec.control_flow.cond import case, cond
@@ -276,6 +277,7 @@ __all__ = [
     "ops",
     "placeholder",
     "prefetch",
+    "progress_bars",
     "qint8",
     "qint16",
     "qint32",
@@ -362,6 +364,7 @@ if not TYPE_CHECKING:
         "function": "aexec.control_flow.function",
         "no_gradient": "aexec.autodiff",
         "prefetch": "aexec.queues.prefetch",
+        "progress_bars": "aexec.client.progress_bars",
         "start_queue_runners": "aexec.queues.queue_runner",
         "GraphKeys": "aexec.graph.collections",
         "PartitionedVariable": "aexec.variables.partitioned_variable",

@@ -8,8 +8,9 @@ from __future__ import annotations
 from google.protobuf.message import Message
 
 from aexec import proto
-from aexec.framework import versions
+from aexec.framework import progress, versions
 from aexec.framework.memory.garbage_collector import collector_paused
+from aexec.framework.progress import Advance, counted, unheard
 from aexec.graph.function_body import check_functions
 from aexec.graph.nodes.node import Node
 from aexec.graph.nodes.node_import import ImportOptions, NodeImport
@@ -41,13 +42,21 @@ def import_graph_def(
     """
     options = options or ImportOptions()
     flat = flatten(graph_def)
-    if len(flat.node) < _MANY_NODES:
+    count = len(flat.node)
+    if count < _MANY_NODES:
         return _import(graph, flat, options)
-    with collector_paused():
-        return _import(graph, flat, options)
+    # Each node is looked at twice: when it is made, and when its shapes are inferred.
+    steps = 2 if options.infer_shapes else 1
+    with collector_paused(), progress.of("importing a graph", lambda: steps * count, "steps") as advance:
+        return _import(graph, flat, options, advance)
 
 
-def _import(graph: NodeTable, graph_def: proto.FlatGraphDef, options: ImportOptions) -> list[Node]:
+def _import(
+    graph: NodeTable,
+    graph_def: proto.FlatGraphDef,
+    options: ImportOptions,
+    advance: Advance = unheard,
+) -> list[Node]:
     versions.check(graph_def.versions)
     library = graph.library
     new_functions: list[str] = []
@@ -55,9 +64,9 @@ def _import(graph: NodeTable, graph_def: proto.FlatGraphDef, options: ImportOpti
         library = graph.library.copy()
         new_functions = library.merge(graph_def.library)
     nodes = NodeImport(graph, graph_def, options, library)
-    order = nodes.make()
+    order = nodes.make(advance)
     if new_functions:
         check_functions(library, new_functions, graph_def.versions)
     if options.infer_shapes:
-        infer_shapes(order, nodes.node, library, graph_def.versions.producer)
+        infer_shapes(counted(order, advance), nodes.node, library, graph_def.versions.producer)
     return nodes.commit()

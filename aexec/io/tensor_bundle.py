@@ -28,6 +28,7 @@ from google.protobuf.message import DecodeError
 from aexec import proto
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
+from aexec.framework.progress import Advance, unheard
 from aexec.framework.shape import shape_text
 from aexec.framework.wire import variant
 from aexec.framework.wire.wire_format import put_varint
@@ -51,6 +52,8 @@ __all__ = ["BundleReader", "BundleWriter", "index_path", "merge_bundles", "remov
 Array = Any
 
 _MAX_RANK = 254
+# Bytes that are read at once.
+_PIECE = 16 << 20
 
 
 def index_path(prefix: str) -> str:
@@ -71,6 +74,9 @@ class BundleReader:
     Args:
         prefix: path of the checkpoint without `.index`.
 
+    Attributes:
+        on_read: called with the number of bytes that were read, while values are read.
+
     Raises:
         NotFoundError: there is no index file.
         DataLossError: the index is corrupt.
@@ -79,6 +85,7 @@ class BundleReader:
 
     def __init__(self, prefix: str | bytes) -> None:
         self.prefix = text_path(prefix)
+        self.on_read: Advance = unheard
         path = index_path(self.prefix)
         with reporting(path), open_regular(path) as file:
             data = file.read()
@@ -169,6 +176,17 @@ class BundleReader:
     def dtype_and_shape(self, name: str | bytes) -> tuple[DType, tuple[int, ...]]:
         """The type and the whole shape of a tensor.  Raises NotFoundError."""
         return _dtype_and_shape(self.entry(name), name)
+
+    def size(self, name: str | bytes, box: TensorSlice | None = None) -> int:
+        """The number of bytes that are read for a tensor, or for a slice of it.  Raises as `read` and `read_slice`."""
+        entry = self.entry(name)
+        if not entry.slices:
+            return int(entry.size)
+        _, shape = _dtype_and_shape(entry, name)
+        wanted = (box or TensorSlice.full(len(shape))).within(shape)
+        parts = [TensorSlice.from_proto(part) for part in entry.slices]
+        used = [part for part in parts if _overlap(part.within(shape), wanted) is not None]
+        return sum(int(self._entry(name_slice_key(_key(name), part.extents), name).size) for part in used)
 
     def read(self, name: str | bytes) -> Array:
         """A tensor; one that was saved in slices is assembled.
@@ -274,8 +292,11 @@ class BundleReader:
         path, file = data_path(self.prefix, entry.shard_id, self.num_shards), self._files[entry.shard_id]
         with reporting(path):
             file.seek(entry.offset)
-            if raw.size and file.readinto(raw.data) != entry.size:
-                raise errors.DataLossError(f"{path} was cut off while it was read")
+            for start in range(0, raw.size, _PIECE):
+                piece = raw[start : start + _PIECE]
+                if file.readinto(piece.data) != piece.size:
+                    raise errors.DataLossError(f"{path} was cut off while it was read")
+                self.on_read(piece.size)
         return raw
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -28,6 +27,10 @@ from aexec.training.session_run_hook import (
     SessionRunValues,
     Training,
 )
+
+if TYPE_CHECKING:
+    from aexec.client.progress_bars import Bars
+    from aexec.framework.progress import WorkBar
 
 __all__ = [
     "CheckpointSaverHook",
@@ -327,27 +330,28 @@ class EarlyStoppingHook(SessionRunHook):
 class ProgressBarHook(SessionRunHook):
     """A bar on the terminal or in the notebook, with the global step and the remaining time; nothing if there is none.
 
+    It is a bar of tqdm if that is installed.
+
     Args:
         last_step: where the bar ends.
-        console: a `rich` console; by default that of standard error.
+        console: a `rich` console, for a bar of rich on it; by default a bar on standard error.
     """
 
     def __init__(self, last_step: int, *, console: Any = None) -> None:
         self._last_step = last_step
         self._console = console
-        self._bar: Any = None
+        self._bars: Bars | None = None
+        self._bar: WorkBar | None = None
+        self._step = 0
 
     async def after_create_session(self, session: Training, coordinator: Coordinator) -> None:
-        if self._bar is not None:
+        if self._bars is not None:
             return
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from aexec.client.progress_bars import RichBars, make_bars
 
-        console = self._console or Console(file=sys.stderr)
-        columns = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn())
-        self._bar = Progress(*columns, console=console, disable=not (console.is_terminal or console.is_jupyter))
-        self._task = self._bar.add_task("step", total=self._last_step)
-        self._bar.start()
+        self._bars = make_bars(delay=0.0) if self._console is None else RichBars(self._console, delay=0.0)
+        self._bar = self._bars.open("training", self._last_step, "steps")
+        self._step = 0
         coordinator.create_task(self._stop_with(coordinator), name="progress bar")
 
     async def _stop_with(self, coordinator: Coordinator) -> None:
@@ -355,12 +359,16 @@ class ProgressBarHook(SessionRunHook):
         try:
             await coordinator.wait_for_stop()
         finally:
-            self._bar.stop()
-            self._bar = None
+            assert self._bars is not None and self._bar is not None
+            self._bar.close()
+            self._bars.close()
+            self._bars = self._bar = None
 
     async def after_run(self, context: SessionRunContext, values: SessionRunValues) -> None:
         if self._bar is not None:
-            self._bar.update(self._task, completed=_step_of(values, self))
+            step = _step_of(values, self)
+            self._bar.advance(step - self._step)
+            self._step = step
 
 
 class SummarySaverHook(SessionRunHook):

@@ -118,7 +118,7 @@ async def test_bar_on_a_terminal() -> None:
     terminal, file = io.StringIO(), io.StringIO()
     await train(ProgressBarHook(2, console=Console(file=terminal, force_terminal=True)), losses=[0.0] * 2)
     await train(ProgressBarHook(2, console=Console(file=file)), losses=[0.0] * 2)
-    assert "2/2" in terminal.getvalue() and not file.getvalue().strip()
+    assert "2/2 steps" in terminal.getvalue() and not file.getvalue().strip()
 
 
 async def test_writes_summaries_every_so_many_steps(tmp_path: Path, graph: aexec.Graph) -> None:

@@ -15,6 +15,7 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_contract.op_registry import check_deprecation
+from aexec.framework.progress import Advance, counted, unheard
 from aexec.framework.waiting.long_work import steadily
 from aexec.framework.wire.attr_value import NameAttrList
 from aexec.framework.wire.node_def import CONTROL_PORT, TensorName, parse_tensor_name
@@ -97,8 +98,11 @@ class NodeImport:
         self.mapped: dict[TensorName, Endpoint] = {}
         self.common_controls: list[int] = []
 
-    def make(self) -> list[Node]:
+    def make(self, advance: Advance = unheard) -> list[Node]:
         """Make and check the nodes; return them producers first, ignoring back edges of loops.
+
+        Args:
+            advance: called with the number of nodes that were made since the last call.
 
         Raises:
             InvalidArgumentError: a name, attr or input is malformed, types do not match, there is a cycle, or a
@@ -110,7 +114,7 @@ class NodeImport:
         self._resolve_options()
         op_defs = self._look_up_ops()
         producer = self.graph_def.versions.producer
-        for index, node_def in enumerate(steadily(self.node_defs)):
+        for index, node_def in enumerate(steadily(counted(self.node_defs, advance))):
             self.nodes.append(self._make_node(index, node_def, op_defs[node_def.op], producer))
         self._check_edge_types()
         order = self._topological_order()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework import errors
+from aexec.framework import errors, progress
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
@@ -59,7 +59,12 @@ def restore_v2(c: OpKernelConstruction) -> Compute:
             return tuple(_restore_v1(reader, *entry) for entry in wanted)
         with BundleReader(path) as bundle:
             _check_types(bundle, wanted)
-            return tuple(_restore_from_bundle(bundle, name, spec) for name, spec, _ in wanted)
+            with progress.of(
+                f"restoring {os.path.basename(path)}",
+                lambda: sum(_size_in_bundle(bundle, *entry[:2]) for entry in wanted),
+                "B",
+            ) as bundle.on_read:
+                return tuple(_restore_from_bundle(bundle, name, spec) for name, spec, _ in wanted)
 
     return compute
 
@@ -89,6 +94,14 @@ def _check_types(bundle: BundleReader, wanted: Sequence[tuple[str, str, DType]])
             complaints.append(f"tensor_name = {name}; expected dtype {dtype} does not equal original dtype {stored}")
     if complaints:
         raise errors.InvalidArgumentError("\n".join(complaints))
+
+
+def _size_in_bundle(bundle: BundleReader, name: str, spec: str) -> int:
+    """The number of bytes that `_restore_from_bundle` reads; 0 if it is to refuse the slice."""
+    if not spec:
+        return bundle.size(name)
+    shape, box = parse_shape_and_slice(spec)
+    return bundle.size(name, box) if shape == bundle.dtype_and_shape(name)[1] else 0
 
 
 def _restore_from_bundle(bundle: BundleReader, name: str, spec: str) -> Any:

@@ -47,7 +47,7 @@ class GuardedConnection(asyncio.Protocol):
         self._backlog = backlog
         self._direct = direct
         self._loop = asyncio.get_running_loop()
-        self._held: bytes | None = None  # the bytes of a request that waits for its turn
+        self._held: bytes | None = None  # the bytes of a request that waits for its turn, or whose answer for the disk
         self._run_passed_on = False  # True if the last request was a whole run, which aiohttp has
         self._messages = MessageFollower(handler)
         self._refused: PassedOver | None = None  # a refused request, the rest of which is coming
@@ -101,6 +101,8 @@ class GuardedConnection(asyncio.Protocol):
             return
         if self._held is not None:
             data, self._held = self._held + data, None
+            if self._direct is not None:
+                self._direct.go_on_ordinarily(self._transport)
             self._pass_on(data, begins_run=False)
             return
         handler, direct = self._handler, self._direct
@@ -126,20 +128,35 @@ class GuardedConnection(asyncio.Protocol):
     def _answered(self, direct: DirectRuns, data: bytes, *, again: bool = False) -> bool:
         """True if a request was answered, or is held until its turn.  See `DirectRuns.answer`."""
         arrival = self._backlog.arrival(self._transport)
-        fate = direct.answer(self._transport, data, arrival, again=again)
+        fate = direct.answer(self._transport, data, arrival, again=again, on_settled=self._on_settled)
         if fate is Fate.ORDINARY:
             return False
         if fate is Fate.ANSWERED:
-            self._in_head, self._since = False, None
-            aiohttp_seam.keep_open_until(self._handler, self._loop.time() + self._table.limits.idle_seconds)
+            self._stay_open()
             return True
         self._held = data
+        if fate is Fate.SETTLING:
+            self._stay_open()
+            self._backlog.begun(self._transport)
+            return True
         if not again:
             self._backlog.arrived(self._transport, self._has_ended)
         turn: asyncio.Future[None] = self._loop.create_future()
         turn.add_done_callback(self._on_turn)
         direct.turns.stand_in_line(self._loop, turn, first=again)
         return True
+
+    def _stay_open(self) -> None:
+        """Begin to wait for the next request."""
+        self._in_head, self._since = False, None
+        aiohttp_seam.keep_open_until(self._handler, self._loop.time() + self._table.limits.idle_seconds)
+
+    def _on_settled(self, written: bool) -> None:
+        data, self._held = self._held, None
+        if written:
+            self._stay_open()
+        elif data is not None:
+            self._pass_on(data, begins_run=True)
 
     def _on_turn(self, _: object) -> None:
         data, self._held = self._held, None

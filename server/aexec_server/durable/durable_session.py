@@ -10,6 +10,7 @@ written with the state that it is in flight, and its answer with the next state.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Protocol
 
 from aexec.hosting import SessionChanges, SessionRecorder
@@ -22,11 +23,10 @@ __all__ = ["Committer", "DurableSession"]
 class Committer(Protocol):
     """Writes changes of sessions (`group_commit.py`)."""
 
-    async def commit(self, session: DurableSession) -> None:
-        """Return once the present state of the session is on the disk.
+    def begin_commit(self, session: DurableSession) -> asyncio.Future[None]:
+        """Have the present state of the session written; the future is done once it is on the disk.
 
-        Raises:
-            OpError: it could not be written.
+        Its error is an OpError if the state could not be written.
         """
 
     def commit_later(self, session: DurableSession) -> None:
@@ -99,7 +99,7 @@ class DurableSession:
             OpError: it fails again.
         """
         if self.failed:
-            await self._committer.commit(self)
+            await self.write()
 
     async def settle(self) -> None:
         """Return once all changes that an answer may tell of are on the disk; at once for a relaxed session.
@@ -107,16 +107,22 @@ class DurableSession:
         Raises:
             OpError: they could not be written.
         """
+        waits = self.begin_settling()
+        if waits is not None:
+            await waits
+
+    def begin_settling(self) -> asyncio.Future[None] | None:
+        """As `settle`, without waiting: what to wait for, or None if all is done."""
         if self.settled:
-            return
+            return None
         if self.facts.relaxed:
             self._committer.commit_later(self)
-        else:
-            await self._committer.commit(self)
+            return None
+        return self._committer.begin_commit(self)
 
     async def write(self) -> None:
         """Write the present state.  Raises OpError."""
-        await self._committer.commit(self)
+        await self._committer.begin_commit(self)
 
     def settle_later(self) -> None:
         """Have changes written for which nobody waits."""

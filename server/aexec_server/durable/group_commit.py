@@ -46,18 +46,15 @@ class GroupCommit:
         self._later: dict[DurableSession, asyncio.TimerHandle] = {}
         self._writing = False
 
-    async def commit(self, session: DurableSession) -> None:
-        """Return once the present state of the session is on the disk.
+    def begin_commit(self, session: DurableSession) -> asyncio.Future[None]:
+        """Have the present state of the session written; the future is done once it is on the disk.
 
-        It is written even if the awaiting task is cancelled.
-
-        Raises:
-            OpError: it could not be written.
+        It is written even if nobody waits for the future.  The future's error is an OpError if it could not be written.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(session, []).append(done)
         self._begin()
-        await done
+        return done
 
     def commit_later(self, session: DurableSession) -> None:
         """Write the state of the session soon, though nobody waits for it."""
@@ -71,12 +68,12 @@ class GroupCommit:
         self._begin()
 
     async def flush(self, session: DurableSession) -> None:
-        """Write what has changed of the session, if anything has.  Raises as `commit`."""
+        """Write what has changed of the session, if anything has.  Raises OpError."""
         later = self._later.pop(session, None)
         if later is not None:
             later.cancel()
         if not session.settled:
-            await self.commit(session)
+            await self.begin_commit(session)
 
     def forget(self, session: DurableSession) -> None:
         """Write nothing more of the session."""

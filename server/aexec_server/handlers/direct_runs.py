@@ -3,7 +3,8 @@
 Most requests to a model server have the same head as the one before, a body that came with it, and a step that takes
 some microseconds. The task, request, route and response of aiohttp cost several times as much as the step. Therefore
 this class remembers what aiohttp's parser made of a head. When the same bytes come again, with the whole body, it
-decodes and runs the request and writes the answer at once: a direct run.
+decodes and runs the request and writes the answer at once: a direct run.  If the session is durable, the run ends at
+once, too, and its answer is written when a commit has what it tells of (`unwritten_answers.py`).
 
 Every other request goes to aiohttp unchanged: one with an unknown head or with preferences, one with a wrong body, and
 one whose run would have to wait for a slot.  If a step turns out not to end at once, `RunHandlers.begin_early` keeps
@@ -15,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -34,6 +35,7 @@ from aexec_server.core.routes import Route
 from aexec_server.core.server_state import Server
 from aexec_server.handlers.run_execution import run_options
 from aexec_server.handlers.runs import RunHandlers
+from aexec_server.handlers.unwritten_answers import EndedRun, UnwrittenAnswer, UnwrittenAnswers
 from aexec_server.http.compression import INLINE_BYTES, LEAST_BYTES, coding_of, compressed
 from aexec_server.requests.run_response import JSON_LENGTH, check_answer_size
 from aexec_server.requests.run_table import RUN_ID, StartedRun
@@ -98,11 +100,14 @@ class _Known:
 
 
 class Fate(enum.Enum):
-    """The fate of a request: it was answered, goes to aiohttp, or is tried again in its turn."""
+    """The fate of a request: it was answered, goes to aiohttp, is tried again in its turn, or was carried out, and its
+    answer waits for the disk.
+    """
 
     ANSWERED = enum.auto()
     ORDINARY = enum.auto()
     LATER = enum.auto()
+    SETTLING = enum.auto()
 
 
 class DirectRuns:
@@ -126,6 +131,7 @@ class DirectRuns:
         self._most_answer = server.config.max_answer_bytes
         self._calls = [(r.expression, r.direct) for r in routes if r.direct is not None]
         self._passed_on: set[asyncio.BaseTransport] = set()
+        self._unwritten = UnwrittenAnswers(server, runs)
         self._known: dict[bytes, _Known] = {}
         self._known_before: dict[bytes, _Known] = {}
 
@@ -187,7 +193,15 @@ class DirectRuns:
 
     # Requests
 
-    def answer(self, transport: asyncio.Transport, data: bytes, arrival: float, *, again: bool) -> Fate:
+    def answer(
+        self,
+        transport: asyncio.Transport,
+        data: bytes,
+        arrival: float,
+        *,
+        again: bool,
+        on_settled: Callable[[bool], object],
+    ) -> Fate:
         """Answer a request, or leave it to the ordinary handler, for which its run may already have begun.
 
         Args:
@@ -195,6 +209,8 @@ class DirectRuns:
             data: the data received, which begins with a request.
             arrival: when it came, by `time.monotonic`.
             again: True if the request was told to wait, and its turn has come.
+            on_settled: called at the end of `SETTLING`: with True if the answer was written, with False if the request
+                goes to aiohttp now.  Not called if `go_on_ordinarily` or `ended` comes first.
         """
         size = data.find(b"\r\n\r\n") + 4
         head = data[:size]
@@ -221,7 +237,7 @@ class DirectRuns:
                 return Fate.ORDINARY
             hosted, asked = run.hosted, run.asked
             served = hosted.served(asked, by_admin=caller.is_admin)
-            if not (hosted.answers_at_once(served) and runs.admission.passes(hosted)):
+            if not (hosted.runs_at_once(served) and runs.admission.passes(hosted)):
                 return Fate.ORDINARY
             run.check(served)
             fed = asked.values(served.inputs, served.input_dtypes)
@@ -241,16 +257,33 @@ class DirectRuns:
             run_id = hosted.runs.add_ended(hosted.runs_owner(caller))
             answer = self._written(known, run_id, run, served, values)
             if answer is not None:
-                transport.write(answer)
+                ended = EndedRun(hosted, caller, StartedRun(served, values, None, None), run_id, arrival, deadline)
                 run.passed(arrival, decoded, ran)
-                seconds = time.monotonic() - arrival
-                runs.execution.passed(hosted, run_id, seconds)
-                if self._server.config.access_log:
-                    log_access("POST", known.path, 200, seconds, run_id)
-                return Fate.ANSWERED
+                return self._send(transport, known, answer, ended, on_settled)
         caller = self._access.located(caller, transport, known.headers)
         runs.begin_early(transport, hosted, caller, arrival, deadline, StartedRun(served, values, step, rest))
         return Fate.ORDINARY
+
+    def _send(
+        self,
+        transport: asyncio.Transport,
+        known: _Known,
+        answer: bytes,
+        ended: EndedRun,
+        on_settled: Callable[[bool], object],
+    ) -> Fate:
+        """Write an answer, or have it written when the disk has what it tells of."""
+        waits = ended.hosted.ended_at_once(ended.run.served)
+        if waits is not None:
+            ended.caller = self._access.located(ended.caller, transport, known.headers)
+            self._unwritten.add(transport, UnwrittenAnswer(answer, known.path, ended, on_settled), waits)
+            return Fate.SETTLING
+        transport.write(answer)
+        seconds = time.monotonic() - ended.arrival
+        self._runs.execution.passed(ended.hosted, ended.run_id, seconds)
+        if self._server.config.access_log:
+            log_access("POST", known.path, 200, seconds, ended.run_id)
+        return Fate.ANSWERED
 
     def _written(self, known: _Known, run_id: str, run: DirectRun, served: ServedCall, values: Any) -> bytes | None:
         """Return the whole answer; None if writing it takes too long or fails."""
@@ -285,6 +318,10 @@ class DirectRuns:
 
     # State of aiohttp's handlers
 
+    def go_on_ordinarily(self, transport: asyncio.BaseTransport) -> None:
+        """Leave the answer that waits for the disk to the ordinary handler, which is about to get its request."""
+        self._unwritten.pass_on(transport)
+
     def passed_on(self, transport: asyncio.BaseTransport) -> None:
         """Note that aiohttp answers a request of this connection."""
         self._passed_on.add(transport)
@@ -297,6 +334,8 @@ class DirectRuns:
         """Note that the handler has ended or the connection is closed: a run begun for its request is stopped."""
         if transport is not None:
             self._passed_on.discard(transport)
+            if self._unwritten.waiting:
+                self._unwritten.drop(transport)
             self._runs.drop_early(transport)
 
 

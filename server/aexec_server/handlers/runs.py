@@ -6,9 +6,8 @@ Next to read: `run_execution.py`, and `runs_in_flight.py` for runs in flight.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -28,6 +27,7 @@ from aexec_server.core.operations import operation_response
 from aexec_server.core.routes import Route
 from aexec_server.core.server_state import Server
 from aexec_server.durable.durable_session import DurableSession
+from aexec_server.durable.kept_operation import keep_operation
 from aexec_server.handlers.partial_runs import PartialRuns
 from aexec_server.handlers.runs_in_flight import RunsInFlight
 from aexec_server.handlers.served_runs import ServedRuns
@@ -36,7 +36,6 @@ from aexec_server.http import bodies
 from aexec_server.http.error_responses import error_response, public_error
 from aexec_server.http.idempotency import BEGUN, KEYED, SECRET
 from aexec_server.http.json_style import json_style
-from aexec_server.http.keyed_answer import OPERATIONS, KeyedAnswer, operation_name
 from aexec_server.http.request_preferences import (
     PRIORITY,
     TIMEOUT,
@@ -95,12 +94,17 @@ def routes(handlers: RunHandlers) -> list[Route]:
 
 @dataclass(slots=True)
 class _EarlyRun:
-    """A run that `direct_runs.py` began before aiohttp made its request."""
+    """A run that `direct_runs.py` began before aiohttp made its request.
+
+    Attributes:
+        admitted: True if it is counted as in flight.
+    """
 
     hosted: HostedSession
     run: Run
     caller: Caller
     arrival: float
+    admitted: bool
 
 
 class RunHandlers:
@@ -124,6 +128,10 @@ class RunHandlers:
 
     def run(self, request: web.Request) -> Awaitable[web.StreamResponse]:
         """POST …/{session}:run"""
+        early = self._early_of(request)
+        if early is not None and early.hosted.durable is not None:
+            # It may have changed what lasts, so that its client must not be told that nothing has begun.
+            return self.serve(request, early.hosted, self._answer)
         self.server.check_accepting()
         hosted = self.server.session_of(request)
         preferences = read_preferences(request)
@@ -165,12 +173,7 @@ class RunHandlers:
         the changes of the run before anybody sees it.
         """
         operation = self.server.operations.begin(request[CALLER])
-        durable = hosted.durable
-        kept = None
-        if durable is not None:
-            owner = request[CALLER].name.encode()
-            kept = KeyedAnswer(OPERATIONS, operation_name(operation.id), owner, time.time())
-            durable.begin_keyed(kept)
+        kept = keep_operation(hosted.durable, operation.id, request[CALLER])
 
         async def run() -> web.Response:
             try:
@@ -179,12 +182,15 @@ class RunHandlers:
                 response = error_response(request, error)
             except BaseException:
                 self.server.operations.delete(operation)
-                if durable is not None and kept is not None:
-                    durable.drop_keyed(kept)
+                kept.drop()
                 raise
-            if durable is not None and kept is not None:
-                response = await self._keep(request, durable, kept, response)
-            self.server.operations.end(operation, StoredAnswer.of(response), too_large)
+            answer = StoredAnswer.of(response)
+            try:
+                await kept.end(answer)
+            except errors.OpError as error:
+                response = error_response(request, error)
+                answer = StoredAnswer.of(response)
+            self.server.operations.end(operation, answer, too_large)
             return response
 
         def too_large(message: str) -> web.Response:
@@ -195,31 +201,16 @@ class RunHandlers:
             await asyncio.wait([running], timeout=wait)
         if running.done():
             self.server.operations.delete(operation)
-            if durable is not None and kept is not None:
-                durable.forget_keyed(kept)
-                durable.settle_later()
+            kept.forget()
             return running.result()
-        if durable is not None:
-            durable.touch()
-            try:
-                await durable.settle()
-            except errors.OpError:
-                operation.cancel("its operation cannot be written")
-                self.server.operations.delete(operation)
-                raise
+        try:
+            await kept.begun()
+        except errors.OpError:
+            operation.cancel("its operation cannot be written")
+            self.server.operations.delete(operation)
+            raise
         where = {"Location": f"/v1/operations/{operation.id}", "Preference-Applied": "respond-async"}
         return operation_response(operation, 202, where)
-
-    async def _keep(
-        self, request: web.Request, durable: DurableSession, kept: KeyedAnswer, response: web.Response
-    ) -> web.Response:
-        """Write the answer of an operation with the changes of its run; return the answer, or why it is not written."""
-        durable.end_keyed(replace(kept, answer=StoredAnswer.of(response), ended=True))
-        try:
-            await durable.settle()
-        except errors.OpError as error:
-            return error_response(request, error)
-        return response
 
     def serve(
         self,
@@ -268,8 +259,7 @@ class RunHandlers:
         body: bodies.Body | None,
         on_run: Callable[[Run], object] | None,
     ) -> web.Response:
-        run, arrival, caller, early = self._listed(request, hosted)
-        admitted = early
+        run, arrival, caller, early, admitted = self._listed(request, hosted)
         buffer = 0
         try:
             if on_run is not None:
@@ -311,17 +301,18 @@ class RunHandlers:
                 self.admission.end(hosted, run)
             self.served.end(hosted, run, arrival, lambda: trace_of(request).trace_id)
 
-    def _listed(self, request: web.Request, hosted: HostedSession) -> tuple[Run, float, Caller, bool]:
-        """Return the run of a request, listed in the table, its arrival, its caller, and True if it was begun early.
+    def _listed(self, request: web.Request, hosted: HostedSession) -> tuple[Run, float, Caller, bool, bool]:
+        """Return the run of a request, listed in the table, its arrival, its caller, whether it was begun early, and
+        whether it is counted as in flight.
 
         Raises:
             ResourceExhaustedError: too many runs are in flight.
         """
         early = self._begun_early(request, hosted)
         if early is not None:
-            return early.run, early.arrival, early.caller, True
+            return early.run, early.arrival, early.caller, True, early.admitted
         arrival, caller = self.server.backlog.arrival(request.transport), request[CALLER]
-        return self.served.new_run(hosted, caller), arrival, caller, False
+        return self.served.new_run(hosted, caller), arrival, caller, False, False
 
     # Runs that `direct_runs.py` began before aiohttp made their requests
 
@@ -333,20 +324,33 @@ class RunHandlers:
         arrival: float,
         deadline: float | None,
         begun: StartedRun,
+        *,
+        passed: bool = True,
     ) -> None:
-        """Keep a run that was begun for the request on this connection, until `serve` continues it."""
+        """Keep a run that was begun for the request on this connection, until `serve` continues it.
+
+        Args:
+            passed: True if `Admission.passes` has just returned True; else it has ended, and is not counted any more.
+        """
         hosted.acquire()
         run = hosted.runs.add(hosted.runs_owner(caller))
-        self.admission.begin(hosted, run, caller)  # never fails: `passes` has just returned True
         run.by_admin = caller.is_admin
         run.begun, run.deadline = begun, deadline
-        self.admission.takes(run)
+        if passed:
+            self.admission.begin(hosted, run, caller)
+            self.admission.takes(run)
+        if hosted.durable is not None and hosted.changes(begun.served):
+            hosted.durable.begin_change()
+            run.changes = True
         if begun.step is not None:
             run.begin(begun.step)
-        self._early[transport] = _EarlyRun(hosted, run, caller, arrival)
+        self._early[transport] = _EarlyRun(hosted, run, caller, arrival, passed)
+
+    def _early_of(self, request: web.Request) -> _EarlyRun | None:
+        return self._early.get(request.transport) if self._early and request.transport is not None else None
 
     def _begun_early(self, request: web.Request, hosted: HostedSession) -> _EarlyRun | None:
-        early = self._early.get(request.transport) if self._early and request.transport is not None else None
+        early = self._early_of(request)
         if early is None or early.hosted is not hosted:  # another version of the model may have replaced it
             return None
         assert request.transport is not None
@@ -369,7 +373,8 @@ class RunHandlers:
         except errors.OpError as error:
             run.outcome = error.code.name  # it may have failed before
         finally:
-            self.admission.end(early.hosted, run)
+            if early.admitted:
+                self.admission.end(early.hosted, run)
             self.served.end(early.hosted, run, early.arrival)
 
     async def _answer(

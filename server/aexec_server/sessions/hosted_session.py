@@ -234,11 +234,24 @@ class HostedSession:
             served.changes = self._change_guard.refusal(self.session.graph, served.call) is not None
         return served.changes
 
-    def answers_at_once(self, served: ServedCall) -> bool:
-        """True if answers to runs of the call wait neither for other requests nor for the disk."""
-        if served.batched is not None:
-            return False
-        return self.durable is None or (self.durable.settled and not self.changes(served))
+    def runs_at_once(self, served: ServedCall) -> bool:
+        """True if runs of the call begin at once: they wait neither for other requests, nor for an earlier change of a
+        durable session that could not be written.
+        """
+        return served.batched is None and (self.durable is None or not self.durable.failed)
+
+    def ended_at_once(self, served: ServedCall) -> asyncio.Future[None] | None:
+        """Note that a run of the call has ended, which began at once; return what its answer has to wait for.
+
+        Returns:
+            None if the answer may go out now; else a future that is done once what the answer tells of is on the disk.
+            Its error is an OpError.
+        """
+        if self.durable is None:
+            return None
+        if self.changes(served):
+            self.durable.touch()
+        return self.durable.begin_settling()
 
     @asynccontextmanager
     async def changing(self) -> AsyncIterator[None]:

@@ -18,12 +18,27 @@ def test_killed_server_with_hosts_loses_nothing_that_was_acknowledged(tmp_path: 
     Rounds(tmp_path, seed=2, hosts="2").run(3)
 
 
+def test_killed_server_loses_nothing_of_direct_runs(tmp_path: Path) -> None:
+    Rounds(tmp_path, seed=3, keyed=False).run(4)
+
+
+def test_killed_server_with_hosts_loses_nothing_of_direct_runs(tmp_path: Path) -> None:
+    Rounds(tmp_path, seed=4, keyed=False, hosts="2").run(3)
+
+
+def test_killed_server_loses_little_of_relaxed_direct_runs(tmp_path: Path) -> None:
+    Rounds(tmp_path, seed=5, keyed=False, durability="relaxed").run(3)
+
+
 @pytest.mark.soak
 @pytest.mark.time_limit(1200)
 @pytest.mark.parametrize("durability", ["strict", "relaxed"])
 @pytest.mark.parametrize("hosts", ["0", "2", "auto"])
-def test_killed_server_loses_nothing_in_many_rounds(tmp_path: Path, hosts: str, durability: str) -> None:
-    Rounds(tmp_path, seed=100, durability=durability, hosts=hosts).run(50)
+@pytest.mark.parametrize("keyed", [True, False])
+def test_killed_server_loses_nothing_in_many_rounds(
+    tmp_path: Path, hosts: str, durability: str, *, keyed: bool
+) -> None:
+    Rounds(tmp_path, seed=100, durability=durability, keyed=keyed, hosts=hosts).run(50)
 
 
 def test_server_with_a_damaged_store_does_not_begin(tmp_path: Path) -> None:
