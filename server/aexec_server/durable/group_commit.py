@@ -7,11 +7,13 @@ the one before has ended, so that it has the changes of all that wait by then.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from aexec import errors
 from aexec_server.durable.durable_session import DurableSession
+from aexec_server.durable.state_errors import write_error_of
 from aexec_server.durable.state_store import Outcome, StateStore
 from aexec_server.durable.stored_session import SessionWrite
 
@@ -45,6 +47,7 @@ class GroupCommit:
         self._collecting: dict[DurableSession, tuple[asyncio.Task[SessionWrite], list[asyncio.Future[None]]]] = {}
         self._later: dict[DurableSession, asyncio.TimerHandle] = {}
         self._writing = False
+        self._idle: asyncio.Future[None] | None = None  # done once nothing is being written
 
     def begin_commit(self, session: DurableSession) -> asyncio.Future[None]:
         """Have the present state of the session written; the future is done once it is on the disk.
@@ -83,20 +86,33 @@ class GroupCommit:
         for done in self._waiting.pop(session, ()):
             _fail(done, errors.CancelledError("Session has been closed."))
 
+    async def idle(self) -> None:
+        """Return once nothing is being written."""
+        if self._writing:
+            self._idle = self._idle or asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._idle)
+
     def _begin(self) -> None:
         if not self._writing:
             self._writing = True
-            self._in_background(self._write_all(), "write durable sessions")
+            asyncio.get_running_loop().call_soon(self._write_next)
 
-    async def _write_all(self) -> None:
-        try:
-            while self._waiting or self._collecting:
-                await self._write()
-        finally:
+    def _write_next(self) -> None:
+        """Write a transaction with the sessions that wait, or end if there are none."""
+        if not (self._waiting or self._collecting):
             self._writing = False
+            if self._idle is not None:
+                self._idle.set_result(None)
+                self._idle = None
+            return
+        collected = self._collected_at_once()
+        if self._collecting:
+            self._in_background(self._write_with_others(collected), "write durable sessions")
+        else:
+            self._write(collected)
 
-    async def _write(self) -> None:
-        """Write a transaction with the sessions that wait, except those whose state cannot be taken yet."""
+    def _collected_at_once(self) -> list[_Collected]:
+        """What there is of the sessions that wait; those whose state cannot be taken at once are put aside."""
         collected: list[_Collected] = []
         for session in [session for session in self._waiting if session not in self._collecting]:
             waiting = self._waiting.pop(session)
@@ -104,23 +120,16 @@ class GroupCommit:
                 write = session.collect_if_quick()
             except Exception as error:
                 session.not_written()
-                _tell(waiting, _as_op_error(error))
+                _tell(waiting, write_error_of(error))
                 continue
             if write is None:
                 self._collecting[session] = asyncio.ensure_future(session.collect()), waiting
             else:
                 collected.append((session, write, waiting))
-        if self._collecting:
-            collected += await self._collected_in_threads(wait=not collected)
-        if not collected:
-            return
-        outcomes = await self._write_collected([write for _, write, _ in collected])
-        for (session, write, waiting), outcome in zip(collected, outcomes, strict=True):
-            if outcome is None:
-                session.written(write)
-            else:
-                session.not_written()
-            _tell(waiting, outcome)
+        return collected
+
+    async def _write_with_others(self, collected: list[_Collected]) -> None:
+        self._write(collected + await self._collected_in_threads(wait=not collected))
 
     async def _collected_in_threads(self, *, wait: bool) -> list[_Collected]:
         """What there is of the sessions whose state is taken in threads, a moment later; with `wait` of at least one,
@@ -140,25 +149,31 @@ class GroupCommit:
                 collected.append((session, task.result(), waiting))
             else:
                 session.not_written()
-                _tell(waiting, _as_op_error(error))
+                _tell(waiting, write_error_of(error))
         return collected
 
-    async def _write_collected(self, writes: Sequence[SessionWrite]) -> list[Outcome]:
-        """Write what there is to write; return what became of each write."""
-        some = [write for write in writes if write]
-        if not some:
-            return [None] * len(writes)
-        outcomes = iter(await self._store.write(some))
+    def _write(self, collected: Sequence[_Collected]) -> None:
+        """Write what there is to write, then go on with what has come meanwhile."""
+        writes = [write for _, write, _ in collected if write]
+        if writes:
+            self._store.write(writes, partial(self._written, collected))
+        else:
+            self._end(collected, iter(()))
+
+    def _written(self, collected: Sequence[_Collected], outcomes: Sequence[Outcome]) -> None:
         self.commits += 1
-        return [next(outcomes) if write else None for write in writes]
+        self._end(collected, iter(outcomes))
 
-
-def _as_op_error(error: BaseException) -> errors.OpError:
-    if isinstance(error, errors.OpError):
-        return error
-    wrapped = errors.InternalError(f"what has changed cannot be written: {error}")
-    wrapped.__cause__ = error
-    return wrapped
+    def _end(self, collected: Sequence[_Collected], outcomes: Iterator[Outcome]) -> None:
+        """Tell those who wait what became of their sessions' writes."""
+        for session, write, waiting in collected:
+            outcome = next(outcomes) if write else None
+            if outcome is None:
+                session.written(write)
+            else:
+                session.not_written()
+            _tell(waiting, outcome)
+        self._write_next()
 
 
 def _tell(waiting: list[asyncio.Future[None]], outcome: errors.OpError | None) -> None:

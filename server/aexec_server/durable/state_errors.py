@@ -5,7 +5,7 @@ from __future__ import annotations
 from aexec import errors
 from aexec_server.http.error_responses import HasHeaders
 
-__all__ = ["NotDurableError", "StateLimitError", "StateStoreError", "StoreInUseError"]
+__all__ = ["NotDurableError", "StateLimitError", "StateStoreError", "StoreInUseError", "write_error_of"]
 
 
 class NotDurableError(HasHeaders, errors.DataLossError):
@@ -28,3 +28,12 @@ class StateStoreError(errors.FailedPreconditionError):
 
 class StoreInUseError(StateStoreError):
     """Another server uses the store."""
+
+
+def write_error_of(error: BaseException) -> errors.OpError:
+    """The error, or the one that tells of it if it is unforeseen."""
+    if isinstance(error, errors.OpError):
+        return error
+    wrapped = errors.InternalError(f"what has changed cannot be written: {error}")
+    wrapped.__cause__ = error
+    return wrapped

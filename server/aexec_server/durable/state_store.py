@@ -2,7 +2,7 @@
 
     store = StateStore(folder, limits)
     await store.open()
-    await store.write(writes)       # one transaction, one flush to the disk
+    store.write(writes, done)       # one transaction, one flush to the disk; then calls done
     stored = await store.load(handle)
 
 The event loop never waits for the disk.  Next to read: `group_commit.py`.
@@ -11,6 +11,7 @@ The event loop never waits for the disk.  Next to read: `group_commit.py`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import sqlite3
@@ -27,7 +28,7 @@ from aexec.hosting import ResourceRecord, dtypes
 from aexec_server.durable.folder_lock import FolderLock
 from aexec_server.durable.session_rows import SessionRows, unpacked_numbers
 from aexec_server.durable.state_database import open_database
-from aexec_server.durable.state_errors import NotDurableError, StateLimitError
+from aexec_server.durable.state_errors import NotDurableError, StateLimitError, write_error_of
 from aexec_server.durable.state_files import StateFiles
 from aexec_server.durable.stored_session import SessionFacts, SessionWrite, StoredSession
 from aexec_server.durable.stored_tensors import tensor_of_bytes
@@ -111,12 +112,31 @@ class StateStore:
         """Open the store.  Raises StateStoreError; the folder is unchanged then."""
         await self._call(self.open_here)
 
-    async def write(self, writes: Sequence[SessionWrite]) -> list[Outcome]:
-        """Write the changes of sessions in one transaction; return what became of each."""
+    def write(self, writes: Sequence[SessionWrite], done: Callable[[list[Outcome]], object]) -> None:
+        """Write the changes of sessions in one transaction; later call `done` with what became of each.
+
+        No coroutine, because each change of a durable session waits for it: a task and its turns of the loop take as
+        long as the transaction.
+        """
+        loop = asyncio.get_running_loop()
+        if self._closed:
+            refused: list[Outcome] = [HandedOverError()] * len(writes)
+            loop.call_soon(done, refused)
+        else:
+            self._thread.submit(self._write_and_tell, writes, loop, done)
+
+    def _write_and_tell(
+        self,
+        writes: Sequence[SessionWrite],
+        loop: asyncio.AbstractEventLoop,
+        done: Callable[[list[Outcome]], object],
+    ) -> None:
         try:
-            return await self._call(self.write_here, writes)
-        except errors.OpError as error:  # the store is not open
-            return [error] * len(writes)
+            outcomes = self._with_open(self.write_here, (writes,))
+        except Exception as error:  # the store cannot be opened, perhaps
+            outcomes = [write_error_of(error)] * len(writes)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(done, outcomes)
 
     async def load(self, handle: str) -> StoredSession:
         """A session.  Raises NotFoundError, or DataLossError if it is damaged."""

@@ -135,6 +135,7 @@ class DurableSessions:
                 logger.error("session %s: %s", shortened(durable.facts.handle), error.message)
 
     async def close(self) -> None:
+        await self.commits.idle()
         await self._of_store.close()
         await self.store.close()
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from aexec_server.durable.state_errors import NotDurableError
 from aexec_server.durable.state_files import StateFiles
-from aexec_server.durable.state_store import StateLimits, StateStore
+from aexec_server.durable.state_store import Outcome, StateLimits, StateStore
 from aexec_server.durable.stored_session import SessionFacts, SessionWrite
 
 from aexec import proto
@@ -19,7 +21,7 @@ from aexec.framework.state.resource_variable import ResourceVariable
 from aexec.framework.state.session_state import SessionState
 from aexec.resources.records.session_recorder import SessionRecorder
 
-__all__ = ["MANY", "FullDisk", "Kept", "opened"]
+__all__ = ["MANY", "FullDisk", "HeldDisk", "Kept", "opened"]
 
 MANY = StateLimits(1 << 30, 1 << 30, 1 << 30)
 
@@ -33,6 +35,37 @@ class FullDisk(StateFiles):
         if self.full:
             raise OSError(errno.ENOSPC, "No space left on device")
         super().sync(descriptor)
+
+
+class HeldDisk:
+    """Makes the writes of a store wait until `open` is set, and fail while `full` is True.
+
+    Attributes:
+        writing: set once a write waits.
+        writes: the number of writes so far.
+    """
+
+    def __init__(self, store: StateStore) -> None:
+        self.open, self.writing = asyncio.Event(), asyncio.Event()
+        self.full = False
+        self.writes = 0
+        self._write = store.write
+        self._waiting: set[asyncio.Task[None]] = set()
+        store.write = self._begin  # type: ignore[method-assign]
+
+    def _begin(self, writes: Sequence[SessionWrite], done: Callable[[list[Outcome]], object]) -> None:
+        self.writes += 1
+        self.writing.set()
+        task = asyncio.create_task(self._write_later(writes, done))
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    async def _write_later(self, writes: Sequence[SessionWrite], done: Callable[[list[Outcome]], object]) -> None:
+        await self.open.wait()
+        if self.full:
+            done([NotDurableError("full")] * len(writes))
+        else:
+            self._write(writes, done)
 
 
 def opened(

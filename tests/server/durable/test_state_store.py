@@ -14,7 +14,7 @@ import pytest
 from aexec_server.durable.session_rows import FILE_BYTES, packed_numbers, unpacked_numbers
 from aexec_server.durable.state_database import DATABASE
 from aexec_server.durable.state_errors import NotDurableError, StateLimitError, StateStoreError
-from aexec_server.durable.state_store import StateLimits, StateStore
+from aexec_server.durable.state_store import Outcome, StateLimits, StateStore
 from aexec_server.http.keyed_answer import KeyedAnswer
 from aexec_server.http.not_begun import HandedOverError
 from aexec_server.http.stored_answer import StoredAnswer
@@ -346,9 +346,20 @@ async def test_write_that_comes_while_the_store_closes_is_handed_over(tmp_path: 
     store._thread.submit(go_on.wait)
     closing = asyncio.create_task(store.close())
     await asyncio.sleep(0)
-    outcomes = asyncio.create_task(store.write([Kept(store).take()]))
-    await asyncio.sleep(0)
+    outcomes: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+    store.write([Kept(store).take()], outcomes.set_result)
     go_on.set()
     (outcome,) = await outcomes
     assert isinstance(outcome, HandedOverError)
     await closing
+
+
+async def test_store_that_cannot_be_opened_refuses_writes(tmp_path: Path) -> None:
+    """That of a session host, which opens it at its first use."""
+    (tmp_path / "state.db").write_bytes(b"nothing that SQLite reads" * 100)
+    store = StateStore(tmp_path, MANY, is_owner=False)
+    outcomes: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+    store.write([Kept(store).take(), Kept(store, "t").take()], outcomes.set_result)
+    first, second = await outcomes
+    assert isinstance(first, StateStoreError) and first is second
+    await store.close()

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aexec_server.durable import group_commit
-from aexec_server.durable.state_errors import NotDurableError
 from aexec_server.handlers import direct_runs
 from aexec_server.handlers.direct_runs import DirectRuns, Fate
 from aexec_server.handlers.runs import RunHandlers
@@ -19,6 +17,7 @@ from aexec_server.handlers.runs import RunHandlers
 from aexec.framework import dtypes
 from tests.server.conftest import RELAYED, SEES_ALL, Api, Start
 from tests.server.durable.graphs import counter_graph
+from tests.server.durable.stores import HeldDisk
 from tests.server.handlers.test_direct_runs import Client, connected, request
 from tests.support.waiting import until
 
@@ -84,36 +83,9 @@ async def counter(api: Api, client: Client, **fields: Any) -> str:
     return handle
 
 
-@dataclass
-class Disk:
-    """A store whose writes wait while `open` is not set, and fail while `full` is True.
-
-    Attributes:
-        writing: set once a write waits.
-        writes: the number of writes so far.
-    """
-
-    store: Any
-    open: asyncio.Event = field(default_factory=asyncio.Event)
-    writing: asyncio.Event = field(default_factory=asyncio.Event)
-    full: bool = False
-    writes: int = 0
-
-    def __post_init__(self) -> None:
-        write = self.store.write
-
-        async def slow(writes: Any) -> Any:
-            self.writes += 1
-            self.writing.set()
-            await self.open.wait()
-            return [NotDurableError("full")] * len(writes) if self.full else await write(writes)
-
-        self.store.write = slow
-
-
-def disk_of(api: Api) -> Disk:
+def disk_of(api: Api) -> HeldDisk:
     assert api.server.durable is not None
-    return Disk(api.server.durable.store)
+    return HeldDisk(api.server.durable.store)
 
 
 async def stored(api: Api, start: Start, handle: str) -> Any:

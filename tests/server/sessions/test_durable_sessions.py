@@ -18,6 +18,7 @@ from aexec import proto
 from aexec.framework import dtypes
 from tests.server.conftest import Api, Start, gate_graph
 from tests.server.durable.graphs import counter_graph, state_graph
+from tests.server.durable.stores import HeldDisk
 from tests.support import gates
 from tests.support.programs.graphs import GraphBuilder
 from tests.support.waiting import until
@@ -168,24 +169,16 @@ async def test_runs_that_wait_share_a_commit(api: Api) -> None:
     """While one transaction is written, 20 runs end; one more transaction has them all."""
     handle = await counter(api)
     assert api.server.durable is not None
-    store, go_on, began = api.server.durable.store, asyncio.Event(), asyncio.Event()
-    write = store.write
-
-    async def slow(writes: Any) -> Any:
-        began.set()
-        await go_on.wait()
-        return await write(writes)
-
-    store.write = slow  # type: ignore[method-assign]
+    disk = HeldDisk(api.server.durable.store)
     before = commits(api)
     first = asyncio.create_task(add(api, handle))
-    await began.wait()
+    await disk.writing.wait()
     others = [asyncio.create_task(add(api, handle)) for _ in range(20)]
     durable, waiting = api.hosted(handle).durable, api.server.durable.commits._waiting
     assert durable is not None
     await until(lambda: len(waiting.get(durable, ())) == 20)
     assert not any(task.done() for task in (first, *others))
-    go_on.set()
+    disk.open.set()
     assert {response.status for response, _ in await asyncio.gather(first, *others)} == {200}
     assert commits(api) == before + 2
 
@@ -193,21 +186,13 @@ async def test_runs_that_wait_share_a_commit(api: Api) -> None:
 async def test_read_of_a_change_waits_until_it_is_written(api: Api) -> None:
     handle = await counter(api)
     assert api.server.durable is not None
-    store, go_on, began = api.server.durable.store, asyncio.Event(), asyncio.Event()
-    write = store.write
-
-    async def slow(writes: Any) -> Any:
-        began.set()
-        await go_on.wait()
-        return await write(writes)
-
-    store.write = slow  # type: ignore[method-assign]
+    disk = HeldDisk(api.server.durable.store)
     changing = asyncio.create_task(add(api, handle))
-    await began.wait()
+    await disk.writing.wait()
     reading = asyncio.create_task(run(api, handle, fetches=["read"]))
     await until(lambda: api.hosted(handle).session.statistics().runs >= 3)
     assert not reading.done()
-    go_on.set()
+    disk.open.set()
     assert (await reading)["read"] == [1]
     await changing
 
@@ -237,18 +222,10 @@ async def test_relaxed_session_answers_before_and_is_written_soon(
     assert (await api.call("GET", f"/v1/sessions/{handle}"))[1]["durability"] == "relaxed"
     await until(lambda: api.hosted(handle).durable.settled)  # type: ignore[union-attr]
     assert api.server.durable is not None
-    store, go_on, began = api.server.durable.store, asyncio.Event(), asyncio.Event()
-    write = store.write
-
-    async def slow(writes: Any) -> Any:
-        began.set()
-        await go_on.wait()
-        return await write(writes)
-
-    store.write = slow  # type: ignore[method-assign]
+    disk = HeldDisk(api.server.durable.store)
     assert (await add(api, handle))[0].status == 200  # although nothing is written yet
-    await began.wait()
-    go_on.set()
+    await disk.writing.wait()
+    disk.open.set()
     await until(lambda: api.hosted(handle).durable.settled)  # type: ignore[union-attr]
     assert (await run(await again(api), handle, fetches=["read"]))["read"] == [1]
 
