@@ -205,7 +205,7 @@ class OpKernelConstruction:
             generator that advances before it draws.  Calls of other stateful ops are waited for when their step is
             over.
         in_any_thread: set by the builder of a stateful op's kernel that never waits and may be called in any thread,
-            since it reads and changes variables under their own locks.
+            since it reads and changes variables under their own locks, or only what belongs to its step.
         explain: set by the builder to turn a foreign exception of the compute callable (such as NumPy's ValueError)
             into an `OpError`: `explain(exception, *inputs)`.  With it, a compute callable can be a bare NumPy function
             without checks.
