@@ -1,7 +1,8 @@
 """`DatasetBase`: a dataset of a graph being built: the tensor that holds it, and what its elements are.
 
 The methods that make datasets are in a chain of derived classes, which ends with `Dataset`: `in_memory.py`,
-`transformations.py`, `grouping.py`, `mixing.py`, `file_names.py`, `python_sources.py`, `dataset.py`.
+`transformations.py`, `grouping.py`, `mixing.py`, `file_names.py`, `saved.py`,
+`python_sources.py`, `dataset.py`.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from aexec.control_flow.function import TensorSpec
 from aexec.data.dataset_base import building
 from aexec.data.element_spec import SparseTensorSpec, flat_shapes, flat_types, legacy_spec, normal_spec
 from aexec.data.element_structure import flattened, leaves_up_to, map_leaves
-from aexec.data.file_names import FileNames
 from aexec.data.pulled import Pulled
+from aexec.data.saved import Saved
 from aexec.framework import dtypes, errors
 from aexec.framework.shape import PartialTensorShape
 from aexec.framework.shape_functions import common_shape_fns
@@ -45,7 +45,7 @@ _END = object()
 _WITHOUT_MEMORY = (list, tuple, int, float, complex, str, bytes, np.generic)
 
 
-class PythonSources(FileNames):
+class PythonSources(Saved):
     """The datasets whose elements Python code makes."""
 
     @classmethod

@@ -139,6 +139,7 @@ from aexec.proto.framework.types_pb2 import SerializedDType as SerializedDType
 from aexec.proto.util.event_pb2 import SessionLog as SessionLog
 from aexec.proto.protobuf.config_pb2 import SessionMetadata as SessionMetadata
 from aexec.proto.protobuf.meta_graph_pb2 import SignatureDef as SignatureDef
+from aexec.proto.protobuf.snapshot_pb2 import SnapshotMetadataRecord as SnapshotMetadataRecord
 from aexec.proto.util.event_pb2 import SourceMetadata as SourceMetadata
 from aexec.proto.framework.step_stats_pb2 import StepStats as StepStats
 from aexec.proto.protobuf.struct_pb2 import StructuredValue as StructuredValue
@@ -311,6 +312,7 @@ __all__ = [
     "SessionLog",
     "SessionMetadata",
     "SignatureDef",
+    "SnapshotMetadataRecord",
     "SourceMetadata",
     "StepStats",
     "StructuredValue",

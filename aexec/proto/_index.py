@@ -140,6 +140,7 @@ MODULES: dict[str, str] = {
     "SessionLog": "util.event_pb2",
     "SessionMetadata": "protobuf.config_pb2",
     "SignatureDef": "protobuf.meta_graph_pb2",
+    "SnapshotMetadataRecord": "protobuf.snapshot_pb2",
     "SourceMetadata": "util.event_pb2",
     "StepStats": "framework.step_stats_pb2",
     "StructuredValue": "protobuf.struct_pb2",

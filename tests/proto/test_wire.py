@@ -36,7 +36,7 @@ ROOTS = """
     BundleHeaderProto BundleEntryProto SavedTensorSlices TrackableObjectGraph Event
     MemoryLogStep MemoryLogTensorAllocation MemoryLogTensorDeallocation MemoryLogTensorOutput
     MemoryLogRawAllocation MemoryLogRawDeallocation
-    QueueRunnerDef SaverDef VariableDef CondContextDef WhileContextDef ReaderBaseState
+    QueueRunnerDef SaverDef SnapshotMetadataRecord VariableDef CondContextDef WhileContextDef ReaderBaseState
     NamedDevice DeviceAttributes CostGraphDef StepStats FunctionDefLibrary Example SequenceExample
     CreateSessionRequest CreateSessionResponse ExtendSessionRequest ExtendSessionResponse
     PartialRunSetupRequest PartialRunSetupResponse RunStepRequest RunStepResponse

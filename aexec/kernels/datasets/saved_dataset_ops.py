@@ -25,7 +25,6 @@ from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import PartialTensorShape
 from aexec.framework.wire import tensor_codec
-from aexec.framework.wire.wire_format import fields, put_varint, read_varint
 from aexec.io.files import make_directories, open_regular, reporting, text_path, write_atomically
 from aexec.io.record import Compression, RecordReader, RecordWriter
 from aexec.kernels.common.variants import boxed
@@ -37,8 +36,7 @@ from aexec.resources.datasets.file_elements import DEFAULT_PIECE, FileElements, 
 from aexec.resources.datasets.written_elements import ElementFiles, WrittenElements
 
 _METADATA, _SHARD, _FILE = "snapshot.metadata", "{:08d}.shard", "{:08d}.snapshot"
-# The fields of SnapshotMetadataRecord, and the version of the format with records of tensors.
-_RUN_ID, _CREATED, _VERSION, _TYPES, _NUMBER, _FINALIZED = 2, 3, 4, 5, 6, 1000
+# The version of the format with records of tensors.
 _TFRECORDS = 2
 # A file with metadata has some tens of bytes.
 _MOST_METADATA = 1 << 20
@@ -55,15 +53,20 @@ def _compression(c: OpKernelConstruction) -> Compression:
     return Compression.of(name)
 
 
+def _folder(path: Any) -> str:
+    return text_path(text(path, "path"))
+
+
 # ---- Saving
 
 
 class _Shards(ElementFiles):
     """The files of a dataset that is saved.  The first component of an element is the number of its shard."""
 
-    def __init__(self, path: str, types: tuple[DType, ...], compression: Compression) -> None:
+    def __init__(self, path: str, types: tuple[DType, ...], compression: Compression, graph_hash: str = "") -> None:
         super().__init__()
         self._path = path
+        self._graph_hash = graph_hash
         self._types = types
         self._compression = compression
         self._run = str(secrets.randbits(64))
@@ -106,17 +109,17 @@ class _Shards(ElementFiles):
     def finish(self) -> None:
         while self._writers:
             self._writers.popitem()[1].close()
-        run, types = self._run.encode(), b"".join(put_varint(dtype.enum) for dtype in self._types)
-        parts = [
-            *(put_varint(_RUN_ID << 3 | 2), put_varint(len(run)), run),
-            *(put_varint(_CREATED << 3), put_varint(int(time.time() * 1e6))),
-            *(put_varint(_VERSION << 3), put_varint(_TFRECORDS)),
-            *(put_varint(_TYPES << 3 | 2), put_varint(len(types)), types),
-            *(put_varint(_NUMBER << 3), put_varint(self._number)),
-            *(put_varint(_FINALIZED << 3), put_varint(1)),
-        ]
+        metadata = proto.SnapshotMetadataRecord(
+            graph_hash=self._graph_hash,
+            run_id=self._run,
+            creation_timestamp=int(time.time() * 1e6),
+            version=_TFRECORDS,
+            dtype=[dtype.enum for dtype in self._types],
+            num_elements=self._number,
+            finalized=True,
+        )
         with write_atomically(os.path.join(self._path, _METADATA)) as file:
-            file.write(b"".join(parts))
+            file.write(metadata.SerializeToString(deterministic=True))
 
     def discard(self) -> None:
         while self._writers:
@@ -167,19 +170,20 @@ class _WithoutShard(DatasetIterator):
 class _Save:
     """Makes iterators that save a dataset's elements, and give them."""
 
-    def __init__(self, c: OpKernelConstruction) -> None:
+    def __init__(self, c: OpKernelConstruction, graph_hash: str = "") -> None:
         self._compression = _compression(c)
-        self._function = Called(c, "shard_func") if c.attr("use_shard_func") else None
+        self._graph_hash = graph_hash
+        self._function = Called(c, "shard_func") if c.attrs.get("use_shard_func", True) else None
 
-    def of(self, source: Dataset, path: bytes, captured: Any) -> Any:
+    def of(self, source: Dataset, folder: str, captured: Any) -> Any:
         """The function that makes an iterator, given the pass."""
-        function, folder = self._function, text_path(path)
+        function = self._function
         call: Call | None = None if function is None else function.with_captured(source.types, captured)
 
         def make(one: Pass) -> DatasetIterator:
             begun = one.begin(source)
             numbered = _InOneShard(begun) if call is None else _Sharded(begun, call)
-            files = _Shards(folder, source.types, self._compression)
+            files = _Shards(folder, source.types, self._compression, self._graph_hash)
             return _WithoutShard(one.adopt(WrittenElements(one, numbered, files)))
 
         return make
@@ -191,7 +195,7 @@ def save_dataset(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     async def compute(context: OpKernelContext, tensor: Any, path: Any, *captured: Any) -> None:
-        make = save.of(dataset_of(tensor), text(path, "path"), captured)
+        make = save.of(dataset_of(tensor), _folder(path), captured)
         one, turns = Pass(c.name, context), Turns()
         try:
             elements = one.adopt(make(one))
@@ -210,7 +214,7 @@ def save_dataset_as_it_is_used(c: OpKernelConstruction) -> Compute:
 
     def compute(tensor: Any, path: Any, *captured: Any) -> Any:
         source = dataset_of(tensor)
-        return made.of(save.of(source, text(path, "path"), captured), source.cardinality())
+        return made.of(save.of(source, _folder(path), captured), source.cardinality())
 
     return compute
 
@@ -231,24 +235,18 @@ def _run_of(path: str) -> str:
             data = file.read(_MOST_METADATA)
     except errors.NotFoundError:
         raise errors.NotFoundError(f"Could not find metadata file [{path}]") from None
-    run, version, finalized = b"", 0, 0
     try:
-        for tag, _, payload, end in fields(data, 0, len(data)):
-            if tag == _RUN_ID << 3 | 2:
-                run = data[payload:end]
-            elif tag == _VERSION << 3:
-                version = read_varint(data, payload)[0]
-            elif tag == _FINALIZED << 3:
-                finalized = read_varint(data, payload)[0]
-    except Exception as error:
+        metadata = proto.SnapshotMetadataRecord.FromString(data)
+    except Exception as error:  # protobuf's DecodeError differs between its implementations
         raise errors.DataLossError(f"{name} is corrupt") from error
-    if not run.isdigit():
+    run, version = metadata.run_id, metadata.version
+    if not (run.isascii() and run.isdigit()):
         raise errors.DataLossError(f"{name} is corrupt")
     if version != _TFRECORDS:
         raise errors.UnimplementedError(f"{name} has version {version} of the format, expected {_TFRECORDS}")
-    if not finalized:
+    if not metadata.finalized:
         raise errors.NotFoundError(f"{name} is not finalized: saving did not come to its end")
-    return os.path.join(path, run.decode())
+    return os.path.join(path, run)
 
 
 def _files_of(folder: str) -> list[str]:
@@ -334,8 +332,76 @@ def load_dataset(c: OpKernelConstruction) -> Compute:
     made, compression, function = Made(c), _compression(c), Called(c, "reader_func", ONE_DATASET)
 
     def compute(path: Any, *captured: Any) -> Any:
-        folder = text_path(text(path, "path"))
+        folder = _folder(path)
         call = function.with_captured(ONE_DATASET, captured)
         return made.of(lambda one: _Loaded(one, made, folder, compression, call))
+
+    return compute
+
+
+# ---- Snapshots
+
+
+class _Snapshot(DatasetIterator):
+    """The elements that are saved as a whole; if there are none, those of the input, which are saved as they are taken.
+
+    Args:
+        load, save: make the iterators.
+    """
+
+    __slots__ = ("_chosen", "_folder", "_load", "_pass", "_save")
+
+    def __init__(
+        self,
+        one: Pass,
+        folder: str,
+        load: Callable[[Pass], DatasetIterator],
+        save: Callable[[Pass], DatasetIterator],
+    ) -> None:
+        self._pass = one
+        self._folder = folder
+        self._load = load
+        self._save = save
+        self._chosen: DatasetIterator | None = None
+
+    async def next(self, context: OpKernelContext) -> Element | None:
+        if self._chosen is None:
+            make = self._load if await context.worker_pool.run(_is_whole, self._folder) else self._save
+            self._chosen = self._pass.adopt(make(self._pass))
+        return await self._chosen.next(context)
+
+
+def _is_whole(path: str) -> bool:
+    """True if a run is saved there as a whole.  Raises OpError if that cannot be told."""
+    try:
+        _run_of(path)
+    except errors.NotFoundError:
+        return False
+    return True
+
+
+@kernel("SnapshotDatasetV2", cost=0)
+def snapshot_dataset(c: OpKernelConstruction) -> Compute:
+    for name in ("reader_prefix", "writer_prefix"):
+        if c.attr(name):
+            raise errors.UnimplementedError(f"{c.op}: {name} is not supported; put it before the path")
+    if not c.attr("hash_valid"):
+        raise errors.UnimplementedError(
+            f"{c.op}: the hash of the pipeline is not given, and is not computed here; set `hash` and `hash_valid`"
+        )
+    graph_hash = str(c.attr("hash") % 2**64)
+    made, compression, save = Made(c), _compression(c), _Save(c, graph_hash)
+    reader, (start, stop) = Called(c, "reader_func", ONE_DATASET), c.input_range("reader_func_other_args")
+
+    def compute(tensor: Any, path: Any, *captured: Any) -> Any:
+        source, folder = dataset_of(tensor), os.path.join(_folder(path), graph_hash)
+        made.check(source)
+        call = reader.with_captured(ONE_DATASET, captured[: stop - start])
+        saving = save.of(source, folder, captured[stop - start :])
+
+        def load(one: Pass) -> DatasetIterator:
+            return _Loaded(one, made, folder, compression, call)
+
+        return made.of(lambda one: _Snapshot(one, folder, load, saving), source.cardinality())
 
     return compute

@@ -252,3 +252,44 @@ def test_files_that_are_wrong_are_refused(tmp_path: Path, records: list[bytes], 
     write_records(str(tmp_path / SHARDED[1] / "00000000.shard" / "00000000.snapshot"), records)
     with pytest.raises(errors.DataLossError, match=message):
         asyncio.run(elements(loaded(tmp_path, types), len(types)))
+
+
+# ---- Snapshots; those that `Dataset.snapshot` makes are tested in tests/data/test_saved.py
+
+
+def snapshot(path: Path, **attrs: Any) -> aexec.Graph:
+    g = DatasetGraph()
+    g.graph_def.library.function.extend([MODULO, one_after_another([int64]), SAME])
+    functions = {"shard_func": NameAttrList("Modulo"), "reader_func": NameAttrList("Joined")}
+    arguments = {"Tshard_func_args": [], "Treader_func_args": []}
+    attrs = {"hash": -1, "hash_valid": True, **functions, **arguments, **attrs}
+    g.dataset("saved", "SnapshotDatasetV2", g.numbers(10), g.const("path", str(path).encode()), **attrs)
+    return _iterated(g, "saved", [int64])
+
+
+def test_snapshot_is_in_the_folder_of_its_hash_and_is_read_by_the_function(tmp_path: Path) -> None:
+    assert asyncio.run(elements(snapshot(tmp_path))) == [*range(10)]
+    folder = tmp_path / str(2**64 - 1)
+    assert list(contents(folder).values()) == [base64.b64decode(data) for data in SHARDED[2]]
+    assert asyncio.run(elements(snapshot(tmp_path))) == [0, 3, 6, 9, 1, 4, 7, 2, 5, 8]
+
+
+def test_snapshot_with_metadata_that_is_wrong_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "snapshot.metadata").write_bytes(b"\xff")
+    with pytest.raises(errors.DataLossError, match="corrupt"):
+        asyncio.run(elements(snapshot(tmp_path, hash=1)))
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({"hash_valid": False}, "the hash of the pipeline is not given"),
+        ({"reader_prefix": b"/"}, "reader_prefix is not supported"),
+        ({"writer_prefix": b"/"}, "writer_prefix is not supported"),
+        ({"compression": b"AUTO"}, "compression AUTO is not supported"),
+    ],
+)
+def test_snapshot_that_cannot_be_made_is_refused_by_name(tmp_path: Path, attrs: Any, message: str) -> None:
+    with pytest.raises(errors.UnimplementedError, match=f"SnapshotDatasetV2: {message}"):
+        asyncio.run(elements(snapshot(tmp_path, **attrs)))

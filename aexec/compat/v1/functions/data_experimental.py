@@ -40,6 +40,7 @@ __all__ = [
     "group_by_reducer",
     "group_by_window",
     "ignore_errors",
+    "load",
     "make_batched_features_dataset",
     "map_and_batch",
     "parallel_interleave",
@@ -47,8 +48,10 @@ __all__ = [
     "prefetch_to_device",
     "rejection_resample",
     "sample_from_datasets",
+    "save",
     "scan",
     "shuffle_and_repeat",
+    "snapshot",
     "take_while",
     "to_variant",
     "unbatch",
@@ -369,6 +372,37 @@ def DatasetStructure(element_spec: Any, dataset_shape: Any = ()) -> DatasetSpec:
     return DatasetSpec(element_spec)
 
 
+def save(
+    dataset: Dataset,
+    path: Any,
+    compression: str | None = None,
+    shard_func: Callable[..., Any] | None = None,
+    checkpoint_args: Any = None,
+) -> Any:
+    """`tf.data.experimental.save`: the operation that saves when it runs."""
+    return dataset.save(path, compression, shard_func, checkpoint_args)
+
+
+def load(
+    path: Any,
+    element_spec: Any = None,
+    compression: str | None = None,
+    reader_func: Callable[[Any], Any] | None = None,
+) -> Dataset:
+    """`tf.data.experimental.load`."""
+    return Dataset.load(path, element_spec, compression, reader_func)
+
+
+def snapshot(
+    path: Any,
+    compression: str | None = "AUTO",
+    reader_func: Callable[[Any], Any] | None = None,
+    shard_func: Callable[..., Any] | None = None,
+) -> _Apply:
+    """`tf.data.experimental.snapshot`."""
+    return lambda dataset: dataset.snapshot(path, compression, reader_func, shard_func)
+
+
 _NO_SAVING = "iterators are not saved in checkpoints"
 
 __getattr__, __dir__ = namespace(
@@ -392,6 +426,5 @@ __getattr__, __dir__ = namespace(
         "make_csv_dataset": "use tf.data.experimental.CsvDataset, with the columns' defaults",
         "make_saveable_from_iterator": _NO_SAVING,
         "service": "there is no data service",
-        "snapshot": "use Dataset.cache",
     },
 )
