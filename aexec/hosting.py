@@ -12,6 +12,7 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
 * `graph_pieces`: a graph as bytes, JSON or text (`GraphForm`), in pieces; `tensor_to_parts`: a TensorProto in parts.
 * `dtypes`, `DType`: the types of tensors; `datatype_of`, `has_datatype`, `DATATYPES`: their names in the Open Inference
   Protocol; `tensor_from_proto`, `tensor_to_proto`: TensorProto; `tensor_from_content`: a tensor's bytes alone.
+* `forget_frames`: frees what an error keeps that a context manager has caught.
 * `finite_float`: parses JSON's text of a number; refuses a number that is too large.
 * `find_op_def`: the definition of an op; `is_built_in`: whether it is one of aexec's own.
 * `NameAttrList`: the value of an attr that names a function.
@@ -87,6 +88,7 @@ from aexec.framework.waiting import loop_budget
 from aexec.framework.waiting.inline_call import NeedsThreadError, check_inline, on_event_loop
 from aexec.framework.waiting.long_work import LongWork, go_on, work_owner
 from aexec.framework.waiting.processors import num_processors
+from aexec.framework.waiting.thrown_errors import forget_frames
 from aexec.framework.wire import node_def, wire_format
 from aexec.framework.wire.attr_value import NameAttrList
 from aexec.framework.wire.messages import unreadable
@@ -177,6 +179,7 @@ __all__ = [
     "end_idle_threads",
     "find_op_def",
     "finite_float",
+    "forget_frames",
     "freeze_heap",
     "go_on",
     "graph_pieces",

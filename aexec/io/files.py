@@ -12,6 +12,7 @@ from io import BufferedReader
 from typing import BinaryIO
 
 from aexec.framework import errors
+from aexec.framework.waiting.thrown_errors import forget_frames
 
 __all__ = [
     "fsync_directory",
@@ -67,6 +68,7 @@ def reporting(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        forget_frames(error)
         raise os_error(error, path) from error
 
 

@@ -26,6 +26,7 @@ from typing import Any
 
 from aexec.client.building import group
 from aexec.framework import errors
+from aexec.framework.waiting.thrown_errors import forget_frames
 from aexec.graph.collections import GraphKeys
 from aexec.graph.graph import Graph
 from aexec.graph.nodes.node import Node, Tensor
@@ -378,7 +379,8 @@ class _Turnstile:
             try:
                 await asyncio.wait_for(self._idle.wait(), self._timeout)
                 yield
-            except TimeoutError:
+            except TimeoutError as error:
+                forget_frames(error)
                 raise errors.DeadlineExceededError(f"{self._running} steps still run after {self._timeout} s") from None
             finally:
                 self._open.set()

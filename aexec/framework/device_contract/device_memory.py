@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from aexec.framework import errors
 from aexec.framework.memory.allocator import Allocator, watching
 from aexec.framework.memory.memory_account import CallMemory, MemoryAccount
+from aexec.framework.waiting.thrown_errors import forget_frames
 
 __all__ = ["DeviceMemory", "HasMemory", "accounted", "accounting_for", "device_memory", "without_arrays"]
 
@@ -63,7 +64,7 @@ class DeviceMemory:
         except errors.ResourceExhaustedError as error:
             if not call.refused:
                 raise
-            error.__traceback__ = None  # since Python 3.12 it leads to the frame of `__exit__`, which has the error
+            forget_frames(error)
             raise errors.ResourceExhaustedError(
                 f"{error.message}{self._report(self._device, self._allocator)}"
             ) from None

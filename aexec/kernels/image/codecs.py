@@ -20,6 +20,7 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.waiting.abandoned_calls import check_wanted
 from aexec.framework.waiting.loop_budget import giving_way
+from aexec.framework.waiting.thrown_errors import forget_frames
 
 __all__ = [
     "CheckSize",
@@ -63,6 +64,7 @@ def _refusing(message: str) -> Iterator[None]:
     except (errors.OpError, MemoryError):
         raise
     except Exception as error:
+        forget_frames(error)
         raise errors.InvalidArgumentError(message) from error
 
 

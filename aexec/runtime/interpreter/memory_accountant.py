@@ -42,6 +42,7 @@ from aexec.framework.memory.tensor_buffer import CPU_ALLOCATOR, buffer_of, measu
 from aexec.framework.waiting.futures import AWAITABLE, PendingOutputs
 from aexec.framework.waiting.inline_call import check_inline
 from aexec.framework.waiting.loop_budget import DEFAULT, MEASURE_NS
+from aexec.framework.waiting.thrown_errors import forget_frames
 from aexec.framework.wire import variant
 from aexec.graph.nodes.node import Node
 from aexec.graph.partitioning.partition import SENDS
@@ -192,6 +193,7 @@ class StepMemory:
                 step.give_back(num_bytes)
             step.check()
         except errors.ResourceExhaustedError as error:
+            forget_frames(error)
             raise errors.ResourceExhaustedError(
                 f"OOM when making {name}: {error.message}{self.report(self._device)}"
             ) from None

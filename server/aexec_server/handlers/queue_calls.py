@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from aexec import errors, proto
-from aexec.hosting import Queue, QueueStatistics, each_queue, loop_budget
+from aexec.hosting import Queue, QueueStatistics, each_queue, forget_frames, loop_budget
 from aexec_server.clients.callers import CALLER, Scope
 from aexec_server.core.routes import Route
 from aexec_server.core.server_state import Server
@@ -166,7 +166,8 @@ async def within(timeout: float | None, most: float | None, what: str) -> AsyncI
     try:
         async with asyncio.timeout(timeout) as limit:
             yield limit
-    except TimeoutError:
+    except TimeoutError as error:
+        forget_frames(error)
         raise errors.DeadlineExceededError(f"{what} within {timeout:g} s, and nobody waits for that any more") from None
 
 

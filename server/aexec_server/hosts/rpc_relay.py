@@ -17,7 +17,7 @@ import grpc
 
 from aexec import proto
 from aexec.errors import Code
-from aexec.hosting import STATUS_DETAILS, read_status
+from aexec.hosting import STATUS_DETAILS, forget_frames, read_status
 from aexec_server.clients.caller_header import CALLER_HEADER, caller_value
 from aexec_server.core.server_state import Server
 from aexec_server.hosts.hosts import Hosts
@@ -196,5 +196,6 @@ def _as_own_errors() -> Iterator[None]:
         yield
     except grpc.aio.AioRpcError as error:
         details = dict(error.trailing_metadata() or ()).get(STATUS_DETAILS)
+        forget_frames(error)
         told, reason = read_status(error.code().value[0], error.details() or "", details)
         raise LostError(told.message, reason) if reason and told.code is Code.NOT_FOUND else told from None

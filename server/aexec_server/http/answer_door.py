@@ -26,7 +26,7 @@ from aiohttp import web
 from aiohttp.hdrs import CONTENT_TYPE, METH_GET, METH_HEAD
 
 from aexec import errors
-from aexec.hosting import MemoryAccount, OnCancel, loop_budget, run_in_thread
+from aexec.hosting import MemoryAccount, OnCancel, forget_frames, loop_budget, run_in_thread
 from aexec_server.clients.callers import CALLER
 from aexec_server.clients.client_shares import ClientShares
 from aexec_server.clients.client_turns import ClientTurns
@@ -304,4 +304,5 @@ def _cut_off_by_errors(request: web.Request) -> Iterator[None]:
         logger.error("%s %s was cut off: %s", request.method, shortened(request.path), why, exc_info=fault)
         if request.transport is not None:
             request.transport.abort()
+        forget_frames(error)
         raise ConnectionResetError("The answer could not be made to its end") from error

@@ -17,6 +17,8 @@ from typing import Any
 from aiohttp import Payload
 from aiohttp.abc import AbstractStreamWriter
 
+from aexec.hosting import forget_frames
+
 __all__ = ["PIECE", "AnswerParts", "in_one_piece", "slices", "taking"]
 
 # The bytes of an answer that are written at a time; one part in `_SHARES` of the answer if that is more.
@@ -93,7 +95,8 @@ async def taking(transport: asyncio.WriteTransport | None, seconds: float | None
     try:
         async with asyncio.timeout(seconds):
             yield
-    except TimeoutError:
+    except TimeoutError as error:
+        forget_frames(error)
         if transport is not None:
             transport.abort()
         raise ConnectionResetError("The client did not take its answer") from None
