@@ -5,7 +5,8 @@ Each op is a distribution over [0, range): see `range_sampler.py`, the next to r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.output_sizes import AttrCost
 from aexec.framework.memory.allocator import announce_scratch
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.random import generators as common
@@ -22,12 +24,24 @@ __all__: list[str] = []
 
 # Words of the generator that TensorFlow reserves for each candidate.
 _WORDS_PER_CANDIDATE = 2048
-_COST = 50_000.0
+# Nanoseconds of a call, of a sample and of a true class.  A call that may draw many times for a sample takes longer.
+_CALL_NS, _SAMPLE_NS, _CLASS_NS = 50_000.0, 300.0, 30.0
+_MANY_DRAWS_NS = 50_000.0
+# Samplers whose classes are all drawn within a few times their number.
+_EVEN = frozenset({"AllCandidateSampler", "LogUniformCandidateSampler", "UniformCandidateSampler"})
 
 
-def _cost(*_: Any) -> float:
-    """A constant: the time of sampling hardly depends on the size of its input."""
-    return _COST
+def _cost(op: str) -> AttrCost:
+    """The time grows with the samples, and with the true classes, whose expected counts are computed."""
+
+    def of_attrs(attrs: Mapping[str, Any]) -> Callable[..., float]:
+        count = attrs["num_sampled"]
+        of_call = _CALL_NS + _SAMPLE_NS * count
+        if op not in _EVEN or (attrs["unique"] and 4 * count > attrs.get("range_max", math.inf)):
+            of_call += _MANY_DRAWS_NS
+        return lambda true_classes, *_: of_call + _CLASS_NS * true_classes.size
+
+    return AttrCost(of_attrs)
 
 
 def _fixed_unigram(c: OpKernelConstruction) -> samplers.RangeSampler:
@@ -70,7 +84,6 @@ _SAMPLERS: dict[str, Callable[[OpKernelConstruction], samplers.RangeSampler]] = 
 _CLASS_BYTES = 24
 
 
-@kernel(*_SAMPLERS, cost=_cost)
 def candidate_sampler(c: OpKernelConstruction) -> Compute:
     """Return candidates, and how often the true classes and the candidates are expected among them."""
     count, columns, unique = c.attr("num_sampled"), c.attr("num_true"), c.attr("unique")
@@ -97,6 +110,10 @@ def candidate_sampler(c: OpKernelConstruction) -> Compute:
         return sampler.sample_batch(samplers.Words(words), count, unique, true_classes)
 
     return compute
+
+
+for _op in _SAMPLERS:
+    kernel(_op, cost=_cost(_op))(candidate_sampler)
 
 
 @kernel("ComputeAccidentalHits", cost=50.0, scratch=24)
