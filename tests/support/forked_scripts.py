@@ -43,6 +43,7 @@ printed, nothing = os.open(script["printed"], os.O_WRONLY), os.open(os.devnull, 
 for stream, file in enumerate((nothing, printed, printed)):
     os.dup2(file, stream)
 faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that started the tests in the background ignores it
 sys.argv[:], sys.path[0] = [script["name"]], script["folder"]
 runpy.run_path(script["name"], run_name="__main__")
 """

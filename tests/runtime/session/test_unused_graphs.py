@@ -161,7 +161,8 @@ async def test_graph_that_session_has_read_is_freed_when_it_closes(large: Callab
     await use(session)
     assert large() > 0
     await session.close()
-    assert large() == 0
+    while large():  # as above
+        await of_nothing()
     assert session.statistics().nodes == 3 and "3 nodes" in repr(session)
     with pytest.raises(errors.FailedPreconditionError, match=r"take session\.graph while it is open"):
         _ = session.graph
@@ -194,6 +195,7 @@ async def test_graph_in_use_is_looked_through_once_and_freed_when_it_is_not_used
     large: Callable[[], int], monkeypatch: pytest.MonkeyPatch, held: str
 ) -> None:
     """A large graph in use does not slow down sessions of other graphs."""
+    await of_nothing()  # frees what earlier tests have kept
     looked: list[int] = []
     is_unused = unused_graphs._is_unused
 
