@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 # Adds what was done since the last call, in the unit of the work.
 Advance = Callable[[int], object]
-# So many items are counted together.
+# Items between two calls of `Advance`.
 _TOGETHER = 256
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from aexec import ops
 from aexec.client.building import name_scope
 from aexec.framework import errors
@@ -60,7 +62,7 @@ def window_sizes(sizes: Sizes, data_format: str, axes: int = 2) -> list[int]:
     Raises:
         InvalidArgumentError: `sizes` has neither one number, nor one for each axis of the window or of the input.
     """
-    listed = [sizes] if isinstance(sizes, int) else list(sizes)
+    listed = [int(sizes)] if isinstance(sizes, int | np.integer) else list(sizes)
     if len(listed) == axes + 2:
         return listed
     if len(listed) == 1:

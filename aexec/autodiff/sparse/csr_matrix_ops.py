@@ -94,7 +94,7 @@ def _at_places_of(matrix: Tensor, grad: Tensor, dtype: DType) -> Tensor:
 
 @gradient("SparseMatrixAdd")
 def _add(op: ForwardOp, grad: Tensor) -> Grads:
-    """Also of the factors, of which TensorFlow has no gradient."""
+    """The factors have gradients, too, which TensorFlow does not have."""
     dtype = op.get_attr("T")
     of_matrices, of_factors = [], []
     for matrix, factor in zip(op.inputs[:2], op.inputs[2:], strict=True):

@@ -24,7 +24,7 @@ from aexec.graph.nodes.function_library import FunctionLibrary
 from aexec.graph.nodes.node import Endpoint, Node, Tensor
 from aexec.graph.nodes.traversal import producers_first
 from aexec.graph.row_functions.rebuilt_body import NotRowWiseError, RebuiltBody, Value, require
-from aexec.graph.row_functions.row_rules import ROW_OPS, rule_of
+from aexec.graph.row_functions.row_rules import ROW_RULES
 
 __all__ = ["batched_function", "may_be_row_wise"]
 
@@ -47,7 +47,7 @@ def may_be_row_wise(body: FunctionBody, num_rows: int) -> bool:
         if has_rows.isdisjoint([source for source, _ in node.in_edges]):
             if node.op != "_Arg" and not _is_the_same(node):
                 return False
-        elif node.op in ROW_OPS:
+        elif node.op in ROW_RULES:
             has_rows.add(node.id)
         elif node.op not in _OF_SHAPES:
             return False
@@ -135,10 +135,8 @@ def _outputs(rebuilt: RebuiltBody, node: Node, inputs: Sequence[Value]) -> list[
         return [Value(tensor, False) for tensor in rebuilt.like(node, [value.tensor for value in inputs])]
     if node.op in _OF_SHAPES:
         return [Value(tensor, False) for tensor in _of_shape(rebuilt, node, inputs[0])]
-    rule = rule_of(node)
-    if rule is None:
-        raise NotRowWiseError
-    return [Value(tensor, True) for tensor in rule(rebuilt, node, inputs)]
+    require(node.op in ROW_RULES)
+    return [Value(tensor, True) for tensor in ROW_RULES[node.op](rebuilt, node, inputs)]
 
 
 def _of_shape(rebuilt: RebuiltBody, node: Node, value: Value) -> list[Tensor]:

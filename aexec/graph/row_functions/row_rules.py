@@ -1,13 +1,13 @@
 """How ops are computed for all rows of a batch at once.
 
-A rule gets a node of the function and its inputs, some of which have rows, and builds nodes that give the batch of what
-the node gives for each row, or fail.  Each element of a result depends only on elements of the same row.
+A rule gets a node of the function and its inputs, of which some have rows.  It builds nodes that give the batch of the
+node's results for each row, or fail.  Each element of a result depends only on elements of the same row.
 Next to read: `batched_function.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,16 +16,17 @@ from aexec.framework.shape import PartialTensorShape
 from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.row_functions.rebuilt_body import RebuiltBody, Value, require
 
-__all__ = ["ROW_OPS", "Rule", "rule_of"]
+__all__ = ["ROW_RULES", "Rule"]
 
 Rule = Callable[[RebuiltBody, Node, Sequence[Value]], list[Tensor]]
 
-_RULES: dict[str, Rule] = {}
+ROW_RULES: dict[str, Rule] = {}
+"""The rules, by op."""
 
 
 def _rule(ops: str) -> Callable[[Rule], Rule]:
     def register(rule: Rule) -> Rule:
-        _RULES.update(dict.fromkeys(ops.split(), rule))
+        ROW_RULES.update(dict.fromkeys(ops.split(), rule))
         return rule
 
     return register
@@ -251,14 +252,7 @@ def _strided_slice(body: RebuiltBody, node: Node, values: Sequence[Value]) -> li
 # ---- Along an axis
 
 
-@_rule("All Any Max Mean Min Prod Sum")
-def _reduce(body: RebuiltBody, node: Node, values: Sequence[Value]) -> list[Tensor]:
-    axes, rank = values[1].constant, _only_first_has_rows(values).rank
-    changed = [_axis(axis, rank) for axis in axes.ravel().tolist()]
-    return body.like(node, [values[0].tensor, _like_array(values[1], changed)])
-
-
-@_rule("ArgMax ArgMin Cumprod Cumsum ReverseV2")
+@_rule("All Any ArgMax ArgMin Cumprod Cumsum Max Mean Min Prod ReverseV2 Sum")
 def _along_axis(body: RebuiltBody, node: Node, values: Sequence[Value]) -> list[Tensor]:
     axes, rank = values[1].constant, _only_first_has_rows(values).rank
     changed = np.array([_axis(axis, rank) for axis in axes.ravel().tolist()], axes.dtype).reshape(axes.shape)
@@ -307,8 +301,8 @@ def _split(body: RebuiltBody, node: Node, values: Sequence[Value]) -> list[Tenso
 @_rule("OneHot")
 def _one_hot(body: RebuiltBody, node: Node, values: Sequence[Value]) -> list[Tensor]:
     rank, axis = _only_first_has_rows(values).rank, node.attrs["axis"]
-    require(-1 <= axis <= rank)
-    return body.like(node, _tensors(values), axis=axis + 1 if axis >= 0 else axis)
+    require(axis >= -1)
+    return body.like(node, _tensors(values), axis=_axis(axis, rank + 1))
 
 
 @_rule("GatherV2")
@@ -329,12 +323,3 @@ def _gather(body: RebuiltBody, node: Node, values: Sequence[Value]) -> list[Tens
 def _gather_rows(body: RebuiltBody, node: Node, values: Sequence[Value]) -> list[Tensor]:
     require(not values[0].has_rows)
     return body.like(node, _tensors(values))
-
-
-ROW_OPS: Mapping[str, Rule] = _RULES
-"""The rules, by op."""
-
-
-def rule_of(node: Node) -> Rule | None:
-    """The rule for a node of which an input has rows; None if there is none."""
-    return _RULES.get(node.op)

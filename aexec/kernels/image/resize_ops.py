@@ -27,7 +27,7 @@ __all__ = ["output_shape", "resize_cost"]
 _FLOATS = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 _F32, _F32_BYTES = np.float32, 4
 _SPARSE = ("scipy.sparse",)
-# Images are resized some at a time: so many that what is made of them on the way stays in the processor's cache.
+# Images are resized in pieces of this size, whose intermediate arrays stay in the processor's cache.
 _PIECE_BYTES = 1 << 17
 # At most this many rows and columns of images have their positions kept from call to call.
 _MOST_REMEMBERED = 1 << 14

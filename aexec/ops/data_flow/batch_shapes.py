@@ -10,7 +10,7 @@ def _of_other_rows(c: InferenceContext, shape: Shape) -> Shape:
 
 
 def batch(c: InferenceContext) -> None:
-    """The tensors with any number of rows; their index, of which each row is a step's; a key."""
+    """The tensors with any number of rows; their index, with a row for each step; and a key."""
     count = c.num_inputs
     for index in range(count):
         c.set_output(index, _of_other_rows(c, c.input(index)))

@@ -163,7 +163,6 @@ class FunctionRuntime:
         self.effects: FunctionEffects | None = None
         self.body_nodes = 0
         self._functions: dict[tuple[str, Any], Function] = {}
-        self._gradients: dict[Any, NameAttrList] = {}
         self._derived: dict[Hashable, Any] = {}
         self._made_nodes = 0
         self._sent_nodes: int | None = None
@@ -211,18 +210,13 @@ class FunctionRuntime:
             Also what `gradient_function` raises.
         """
         self.library.get(function.name)
-        key = attr_value.hashable(function)
-        found = self._gradients.get(key)
+        key = ("gradient", attr_value.hashable(function))
+        found: NameAttrList | None = self._derived.get(key)
         if found is not None:
             return found
         if on_event_loop():
             raise NeedsThreadError("a gradient is made in a thread")
-        with holding(self._lock):
-            if key not in self._gradients:
-                self._gradients[key] = self._made(
-                    lambda library, versions: gradient_function(library, versions, function)
-                )
-            return self._gradients[key]
+        return self.derived(key, lambda library, versions: gradient_function(library, versions, function))
 
     def derived(self, key: Hashable, make: Callable[[FunctionLibrary, proto.VersionDef], T]) -> T:
         """A function that is made from another one, once for each key; see `FunctionLibraryRuntime.derived`."""

@@ -15,7 +15,7 @@ from aexec.framework.waiting.thrown_errors import forget_frames
 from tests.support.collector import no_collector
 
 ROOT = Path(__file__).parents[3]
-# Whoever asks for these errors later wants to know where they happened.
+# Context managers that keep the frames of errors, and why.
 KEEP_FRAMES = {
     "_all_or_nothing": "the frames of a library that failed to load tell its author where",
     "collecting": "the errors are of a definition: their frames hold no values",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aexec import ops
 from aexec.graph.op_functions import snake_case
-from aexec.graph.row_functions.row_rules import ROW_OPS
+from aexec.graph.row_functions.row_rules import ROW_RULES
 from tests.graph.row_functions.row_calls import Columns, both
 
 F32, I32, I64 = np.float32, np.int32, np.int64
@@ -122,7 +122,7 @@ def _cases() -> list[Case]:
             ).dense_values[0],
             (_texts(*[_RECORD] * 4, b""),),
         ),
-        *[(op, _with_size(op), (_IMAGES,)) for op in ROW_OPS if op.startswith("Resize")],
+        *[(op, _with_size(op), (_IMAGES,)) for op in ROW_RULES if op.startswith("Resize")],
         *[(op, _op(op, F32(0.4)), (_IMAGES,)) for op in ("AdjustContrastv2", "AdjustHue", "AdjustSaturation")],
         ("RGBToHSV", _op("RGBToHSV"), (_IMAGES,)),
         ("HSVToRGB", _op("HSVToRGB"), (_IMAGES,)),
@@ -187,7 +187,7 @@ async def test_rule_gives_for_a_batch_what_the_op_gives_for_each_row(
 
 
 def test_every_rule_has_a_case() -> None:
-    assert {op for op, *_ in _cases()} == set(ROW_OPS)
+    assert {op for op, *_ in _cases()} == set(ROW_RULES)
 
 
 REFUSED: dict[str, tuple[Callable[..., Any], Columns]] = {

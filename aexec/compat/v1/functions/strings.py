@@ -26,6 +26,7 @@ __all__ = [
     "split_strings",
     "string_format",
     "string_split",
+    "strings_of",
     "substr",
     "to_number",
     "unicode_decode",
@@ -108,6 +109,15 @@ def split_strings(
     return SparseTensor(*ops.string_split_v2(text, sep or "", maxsplit=maxsplit, name=name))
 
 
+def strings_of(function: str, input: Any) -> tuple[Tensor, bool]:
+    """A vector of strings, and whether it is a single one."""
+    text = convert_to_tensor(input)
+    if text.static_shape.rank not in (0, 1):
+        raise InvalidValueError(f"{function}: a string or a vector is needed, not shape {text.static_shape}")
+    alone = text.static_shape.rank == 0
+    return (ops.reshape(text, [-1]) if alone else text), alone
+
+
 def unicode_decode(
     input: Any,
     input_encoding: str,
@@ -117,17 +127,9 @@ def unicode_decode(
     name: str | None = None,
 ) -> Any:
     """`tf.strings.unicode_decode`: the code points of each string of a vector as a row, or of one string."""
-    text = convert_to_tensor(input)
-    if text.static_shape.rank not in (0, 1):
-        raise InvalidValueError(f"unicode_decode: a string or a vector is needed, not shape {text.static_shape}")
-    alone = text.static_shape.rank == 0
+    text, alone = strings_of("unicode_decode", input)
     splits, points = ops.unicode_decode(
-        ops.reshape(text, [-1]) if alone else text,
-        input_encoding,
-        errors,
-        replacement_char,
-        replace_control_characters,
-        name=name,
+        text, input_encoding, errors, replacement_char, replace_control_characters, name=name
     )
     return points if alone else RaggedTensor(points, splits)
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from aexec import nn, ops
 from aexec.client.building import name_scope
 from aexec.compat.v1.functions.control_flow_ops import map_fn
@@ -18,23 +16,6 @@ from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = ["collapse_repeated", "conv1d_transpose", "conv_transpose", "ctc_unique_labels"]
-
-
-def _windows(value: Any, rank: int, channels_first: bool) -> list[int]:
-    """One number, one for each axis in space, or one for each axis: those of the axes in space."""
-    numbers: list[int] = [int(value)] if isinstance(value, int | np.integer) else list(value)
-    if len(numbers) == 1:
-        return numbers * rank
-    if len(numbers) == rank:
-        return numbers
-    if len(numbers) != rank + 2:
-        raise InvalidValueError(f"strides and dilations must have 1, {rank} or {rank + 2} numbers, not {numbers}")
-    return numbers[2:] if channels_first else numbers[1:-1]
-
-
-def _each_axis(value: Any, rank: int, channels_first: bool) -> list[int]:
-    windows = _windows(value, rank, channels_first)
-    return [1, 1, *windows] if channels_first else [1, *windows, 1]
 
 
 def conv1d_transpose(
@@ -48,20 +29,12 @@ def conv1d_transpose(
     name: str | None = None,
 ) -> Tensor:
     """`tf.nn.conv1d_transpose`: of [batch, width, channels], or [batch, channels, width] for `NCW`."""
-    first = data_format == "NCW"
     if data_format not in (None, "NWC", "NCW"):
         raise InvalidValueError(f"data_format must be NWC or NCW, not {data_format}")
-    axis = 2 if first else 1
-    with name_scope(name or "conv1d_transpose"):
-        shape = convert_to_tensor(output_shape, dtypes.int32)
-        wide = ops.concat_v2([shape[:axis], [1], shape[axis:]], 0)
-        stride, dilation = _windows(strides, 1, first), _windows(1 if dilations is None else dilations, 1, first)
-        found = nn.conv2d_transpose(
-            ops.expand_dims(input, axis), ops.expand_dims(filters, 0), wide,
-            strides=_each_axis([1, *stride], 2, first), padding=padding,
-            data_format="NCHW" if first else "NHWC", dilations=_each_axis([1, *dilation], 2, first),
-        )  # fmt: skip
-        return ops.squeeze(found, [axis])
+    return nn.conv1d_transpose(
+        input, filters, convert_to_tensor(output_shape, dtypes.int32), strides, padding,
+        data_format=data_format or "NWC", dilations=1 if dilations is None else dilations, name=name,
+    )  # fmt: skip
 
 
 def conv_transpose(
@@ -81,15 +54,11 @@ def conv_transpose(
     if not 1 <= rank <= 3:
         raise InvalidValueError(f"`output_shape` must be of length 3, 4 or 5. Received: {output_shape}")
     first = bool(data_format) and str(data_format).startswith("NC")
-    if rank == 1:
-        layout = "NCW" if first else "NWC"
-        return conv1d_transpose(input, filters, shape, strides, padding, layout, dilations, name)
-    function = nn.conv2d_transpose if rank == 2 else nn.conv3d_transpose
-    letters = "HW" if rank == 2 else "DHW"
+    function = (nn.conv1d_transpose, nn.conv2d_transpose, nn.conv3d_transpose)[rank - 1]
+    letters = ("W", "HW", "DHW")[rank - 1]
     return function(
-        input, filters, shape, strides=_each_axis(strides, rank, first), padding=padding,
-        data_format=f"NC{letters}" if first else f"N{letters}C",
-        dilations=_each_axis(1 if dilations is None else dilations, rank, first), name=name,
+        input, filters, shape, strides, padding, data_format=f"NC{letters}" if first else f"N{letters}C",
+        dilations=1 if dilations is None else dilations, name=name,
     )  # fmt: skip
 
 

@@ -10,26 +10,17 @@ from typing import Any
 
 from aexec import ops
 from aexec.compat.v1.functions.array_ops import repeat
+from aexec.compat.v1.functions.strings import strings_of
 from aexec.compat.v1.values.ragged import RaggedTensor
 from aexec.framework.errors import InvalidValueError
-from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = ["bytes_split", "ngrams", "unicode_decode_with_offsets", "unicode_split", "unicode_split_with_offsets"]
 
 
-def _strings(function: str, input: Any) -> tuple[Tensor, bool]:
-    """A vector of strings, and whether it is a single one."""
-    text = convert_to_tensor(input)
-    if text.static_shape.rank not in (0, 1):
-        raise InvalidValueError(f"{function}: a string or a vector is needed, not shape {text.static_shape}")
-    alone = text.static_shape.rank == 0
-    return (ops.reshape(text, [-1]) if alone else text), alone
-
-
 def bytes_split(input: Any, name: str | None = None) -> Any:
     """`tf.strings.bytes_split`: the bytes of each string of a vector as a row, or of one string."""
-    text, alone = _strings("bytes_split", input)
+    text, alone = strings_of("bytes_split", input)
     lengths = ops.cast(ops.string_length(text), DstT="int64")
     splits = ops.concat_v2([[0], ops.cumsum(lengths, 0)], 0)
     row = repeat(ops.range(0, ops.size(text), 1), lengths)
@@ -47,7 +38,7 @@ def unicode_decode_with_offsets(
     name: str | None = None,
 ) -> Any:
     """`tf.strings.unicode_decode_with_offsets`: the code points of each string, and where each begins, in bytes."""
-    text, alone = _strings("unicode_decode_with_offsets", input)
+    text, alone = strings_of("unicode_decode_with_offsets", input)
     splits, points, starts = ops.unicode_decode_with_offsets(
         text, input_encoding, errors, replacement_char, replace_control_characters, name=name
     )
@@ -58,7 +49,7 @@ def unicode_split_with_offsets(
     input: Any, input_encoding: str, errors: str = "replace", replacement_char: int = 65533, name: str | None = None
 ) -> Any:
     """`tf.strings.unicode_split_with_offsets`: the characters of each string, and where each begins, in bytes."""
-    text, alone = _strings("unicode_split_with_offsets", input)
+    text, alone = strings_of("unicode_split_with_offsets", input)
     splits, points, starts = ops.unicode_decode_with_offsets(text, input_encoding, errors, replacement_char)
     each = ops.range(0, ops.size(points, out_type="int64") + 1, 1)
     characters = ops.unicode_encode(points, each, input_encoding, errors, replacement_char, name=name)
