@@ -136,15 +136,20 @@ class RecordReader:
 
     def __iter__(self) -> Iterator[bytes]:
         """The rest of the records.  `offset` may be that of a record further on than the last one given."""
+        for records in self.lists():
+            yield from records
+
+    def lists(self) -> Iterator[list[bytes]]:
+        """The rest of the records in lists of one or more; `offset` is that of the record after the list."""
         size = 0
         while True:
-            if native.records is not None and size <= _SHORT:
-                yield from self._whole_records(native.records)
+            if native.records is not None and size <= _SHORT and (found := self._whole_records(native.records)):
+                yield found
             record = self.read()  # across the end of a piece, or wrong, or the last one
             if record is None:
                 return
             size = len(record)
-            yield record
+            yield [record]
 
     def _whole_records(self, records: Any) -> list[bytes]:
         """Read a piece of the file, and return the records that are in it as a whole, up to one that is wrong."""

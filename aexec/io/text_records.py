@@ -11,7 +11,7 @@ from aexec.framework.memory.memory import available_memory
 from aexec.io.files import open_regular, reporting, text_path
 from aexec.io.record import Compression, opened
 
-__all__ = ["CSVError", "CSVFields", "Field", "csv_records", "lines"]
+__all__ = ["CSVError", "CSVFields", "Field", "csv_records", "lines", "lists_of_lines"]
 
 _CHUNK = 64 << 10
 # Below this, asking the system for its free memory takes longer than is worth it.
@@ -37,23 +37,28 @@ def lines(path: bytes, compression: Compression = Compression.NONE) -> Iterator[
         DataLossError: the file is not compressed in this way.
         ResourceExhaustedError: a line does not fit into memory.
     """
+    for some in lists_of_lines(path, compression):
+        yield from some
+
+
+def lists_of_lines(path: bytes, compression: Compression = Compression.NONE) -> Iterator[list[bytes]]:
+    """As `lines`, in lists of one or more."""
     name = text_path(path)
     file = open_regular(name)
     with closing(file), reporting(name):
         source = opened(file, compression)
         rest: list[bytes] = []
         while chunk := source.read(_CHUNK):
-            first, *others = chunk.split(b"\n")
-            rest.append(first)
-            if not others:
+            some = chunk.split(b"\n")
+            rest.append(some[0])
+            if len(some) == 1:
                 _check_memory(sum(map(len, rest)))
                 continue
-            yield b"".join(rest).replace(b"\r", b"")
-            rest = [others.pop()]
-            for line in others:
-                yield line.replace(b"\r", b"")
+            some[0] = b"".join(rest)
+            rest = [some.pop()]
+            yield [line.replace(b"\r", b"") for line in some] if b"\r" in chunk or b"\r" in some[0] else some
         if last := b"".join(rest):
-            yield last.replace(b"\r", b"")
+            yield [last.replace(b"\r", b"")]
 
 
 def _check_memory(num_bytes: int) -> None:

@@ -16,12 +16,11 @@ from aexec.framework.waiting.inline_call import check_inline
 from aexec.framework.waiting.loop_budget import COPY_NS, let_others_run
 from aexec.framework.zeros import zeros_of_type
 from aexec.kernels.datasets.arguments import Made, flag, integer, was_cancelled
-from aexec.kernels.datasets.batch_joins import CalledJoin, Join, PlainJoin, RowsByNumbers, bytes_of
+from aexec.kernels.datasets.batch_joins import CalledJoin, Join, PlainJoin, bytes_of, without_arrays
 from aexec.kernels.datasets.function_dataset_ops import MapEach, MappedDataset
 from aexec.kernels.datasets.row_functions import RowFunction
 from aexec.queues.batching import cut
 from aexec.resources.datasets.dataset import MANY, NOT_YET, Dataset, DatasetIterator, Element, Pass, Turns, dataset_of
-from aexec.resources.datasets.row_numbers import row_numbers_of
 
 __all__ = ["Batched", "MappedBatches", "batch_size_of", "joined_rows", "num_batches"]
 
@@ -307,15 +306,14 @@ class MappedBatches(DatasetIterator):
         *,
         drops_rest: bool,
     ) -> None:
-        rows = row_numbers_of(source)
+        rows, self._join = without_arrays(source, source.types, one)
         self._pass = one
-        self._source = one.begin(source if rows is None else rows.numbers)
+        self._source = one.begin(rows)
         self._function = function
         self._each = each
         self._types = types
         self._size = size
         self._drops_rest = drops_rest
-        self._join: Join = PlainJoin(source.types) if rows is None else RowsByNumbers(rows.components)
         self._packs = self._join if self._join.packs else None
         self._rows = _Rows(one, self, self._packs)
         self._ended = False
@@ -381,8 +379,6 @@ def num_batches(count: int, size: int, *, drops_rest: bool) -> int:
 def batch_dataset(c: OpKernelConstruction) -> Compute:
     made = Made(c)
 
-    joined = PlainJoin(made.types)
-
     def compute(tensor: Any, batch_size: Any, *others: Any) -> Any:
         source, size = dataset_of(tensor), batch_size_of(batch_size)
         drops = bool(others) and flag(others[-1], "drop_remainder")
@@ -393,10 +389,8 @@ def batch_dataset(c: OpKernelConstruction) -> Compute:
                 return MappedBatches(
                     one, source.source, source.function, source.each, source.types, size, drops_rest=drops
                 )
-            if (rows := row_numbers_of(source)) is not None:
-                by_numbers = RowsByNumbers(rows.components)
-                return Batched(one, one.begin(rows.numbers), size, by_numbers, drops_rest=drops)
-            return Batched(one, one.begin(source), size, joined, drops_rest=drops)
+            rows, join = without_arrays(source, made.types, one)
+            return Batched(one, one.begin(rows), size, join, drops_rest=drops)
 
         return made.of(make, count)
 

@@ -11,18 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework import errors
+from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.op_kernel import OpKernelContext
 from aexec.framework.shape import shape_text
-from aexec.framework.waiting.loop_budget import OBJECT_NS, let_others_run
+from aexec.framework.waiting.loop_budget import OBJECT_NS, giving_way, let_others_run
 from aexec.queues.batching import join, join_ns
-from aexec.resources.datasets.dataset import DatasetIterator, Element
+from aexec.resources.datasets.bare_strings import bare_strings_of
+from aexec.resources.datasets.dataset import Dataset, DatasetIterator, Element, Pass
+from aexec.resources.datasets.row_numbers import row_numbers_of
 
-__all__ = ["CalledJoin", "Join", "PlainJoin", "RowsByNumbers", "bytes_of"]
+__all__ = ["BareJoin", "CalledJoin", "Join", "PlainJoin", "RowsByNumbers", "bytes_of", "without_arrays"]
 
 # Nanoseconds to add a row to a list of numbers, and take it.
 _NUMBER_NS = 100
+# Bytes of an element of an array of objects.
+_REFERENCE_BYTES = 8
 # The rows that a thread checks or takes before others run.
 _CHECKED_AT_ONCE = 4096
 
@@ -95,6 +99,37 @@ class PlainJoin(Join):
         return join(rows, self._types)
 
 
+class BareJoin(Join):
+    """Joins bytes objects, which stand for scalar strings, and arrays of strings among them."""
+
+    __slots__ = ()
+
+    def ns(self, rows: list[Element]) -> float:
+        return len(rows) * OBJECT_NS
+
+    def size_of(self, rows: list[Element]) -> int:
+        return _REFERENCE_BYTES * len(rows)
+
+    def elements(self, source: DatasetIterator) -> DatasetIterator:
+        return _ArraysOf(source)
+
+    def __call__(self, rows: list[Element]) -> Element:
+        batch = np.empty(len(rows), object)
+        for start in range(0, len(rows), _CHECKED_AT_ONCE):
+            if start:
+                let_others_run()
+            strings = [string for (string,) in rows[start : start + _CHECKED_AT_ONCE]]
+            if set(map(type, strings)) != {bytes}:
+                return PlainJoin([dtypes.string])([_with_array(row) for row in giving_way(rows, _NUMBER_NS)])
+            batch[start : start + _CHECKED_AT_ONCE] = strings
+        return (batch,)
+
+
+def _with_array(row: Element) -> Element:
+    (string,) = row
+    return (np.array(string, object),) if type(string) is bytes else row
+
+
 class RowsByNumbers(Join):
     """Joins rows of tensors, given their numbers.
 
@@ -148,6 +183,33 @@ def _check_equal_shapes(rows: Sequence[Element]) -> None:
                     f"Cannot batch tensors with different shapes in component {index}. First element had shape "
                     f"{shape_text(first.shape)} and element {number} had shape {shape_text(row[index].shape)}."
                 )
+
+
+def without_arrays(source: Dataset, types: Sequence[DType], one: Pass) -> tuple[Dataset, Join]:
+    """A dataset whose elements stand for those of `source` and take less time, if there is one, and how to join them.
+
+    Args:
+        types: of the elements of `source`.
+        one: the pass that the batches are part of.
+    """
+    if (rows := row_numbers_of(source)) is not None:
+        return rows.numbers, RowsByNumbers(rows.components)
+    if (strings := bare_strings_of(source, one)) is not None:
+        return strings, BareJoin()
+    return source, PlainJoin(types)
+
+
+class _ArraysOf(DatasetIterator):
+    """The strings as arrays."""
+
+    __slots__ = ("_source",)
+
+    def __init__(self, source: DatasetIterator) -> None:
+        self._source = source
+
+    async def next(self, context: OpKernelContext) -> Element | None:
+        element = await self._source.next(context)
+        return None if element is None else _with_array(element)
 
 
 class _RowsOf(DatasetIterator):

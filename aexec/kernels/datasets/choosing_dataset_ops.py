@@ -12,7 +12,7 @@ from aexec.kernels.common.handles import shared
 from aexec.kernels.datasets.arguments import Made, integer
 from aexec.kernels.datasets.counted_dataset_ops import sharded
 from aexec.resources.datasets.dataset import DatasetIterator, Element, Turns, dataset_of
-from aexec.resources.datasets.random_seeds import chosen_seeds, words
+from aexec.resources.datasets.random_seeds import Words, chosen_seeds
 
 # Policies of AutoShardDataset.
 _FILE, _AUTO, _DATA = 1, 0, 2
@@ -28,13 +28,13 @@ class _Sampled(DatasetIterator):
     def __init__(self, source: DatasetIterator, rate: float, seeds: tuple[int, int]) -> None:
         self._source = source
         self._rate = rate
-        self._words = words(*seeds)
+        self._words = Words(*seeds)
         self._turns = Turns()
 
     async def next(self, context: OpKernelContext) -> Element | None:
         while True:
             element = await self._source.next(context)
-            if element is None or (next(self._words) & _FRACTION_MASK) / (1 << 23) < self._rate:
+            if element is None or (self._words.next() & _FRACTION_MASK) / (1 << 23) < self._rate:
                 return element
             await self._turns.take()
 

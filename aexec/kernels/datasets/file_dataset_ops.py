@@ -23,13 +23,16 @@ from aexec.io.record import Compression, RecordReader
 from aexec.io.record_source import whole_fixed_length_records
 from aexec.kernels.common.variants import boxed
 from aexec.kernels.datasets.arguments import integer, text
-from aexec.resources.datasets.dataset import Elements
-from aexec.resources.datasets.file_elements import DEFAULT_PIECE, FileElements, OpenFile, Outcome
+from aexec.resources.datasets.bare_strings import Strings
+from aexec.resources.datasets.dataset import Element, Elements, Pass
+from aexec.resources.datasets.file_elements import DEFAULT_PIECE, FileElements, Many, OpenFile
 
 __all__ = ["Files", "names_of", "of_files", "piece_of"]
 
-# The dataset of a file's records.
-Records = Callable[[bytes], Iterable[bytes]]
+# The records of a file, in lists of one or more.
+Records = Callable[[bytes], Iterable[list[bytes]]]
+# The records that are made elements at a time.
+_AT_ONCE = 250
 # Begins a pass through files: opens each of them.
 Files = Callable[[], Iterator[OpenFile]]
 
@@ -73,17 +76,38 @@ def of_files(
     return boxed(Elements(c.name, types, shapes, lambda one: FileElements(one, files(), piece)))
 
 
-def _of_records(c: OpKernelConstruction, files: Files, buffer_size: int) -> Any:
-    return of_files(c, (dtypes.string,), (PartialTensorShape([]),), files, piece_of(buffer_size))
+# Opens each of the files to read its records.
+_Files = Callable[[], Iterator[Callable[[], Iterable[list[bytes]]]]]
 
 
-def _files(names: Any, records: Records) -> Files:
-    return lambda: (partial(_elements, records, name) for name in names)
+def _of_records(c: OpKernelConstruction, files: _Files, buffer_size: int) -> Any:
+    piece = piece_of(buffer_size)
+
+    def made(elements: Callable[[list[bytes]], list[Element]]) -> Callable[[Pass], FileElements]:
+        return lambda one: FileElements(one, (partial(_many, records, elements) for records in files()), piece)
+
+    return boxed(Strings(c.name, made(_arrays), made(_bare)))
 
 
-def _elements(records: Records, name: bytes) -> Generator[Outcome, None, None]:
-    for record in records(name):
-        yield (np.array(record, object),)
+def _files(names: Any, records: Records) -> _Files:
+    return lambda: (partial(records, name) for name in names)
+
+
+def _many(
+    records: Callable[[], Iterable[list[bytes]]], elements: Callable[[list[bytes]], list[Element]]
+) -> Generator[Many, None, None]:
+    for found in records():
+        for start in range(0, len(found), _AT_ONCE):
+            some = found[start : start + _AT_ONCE]
+            yield Many(elements(some), sum(map(len, some)))
+
+
+def _arrays(strings: list[bytes]) -> list[Element]:
+    return [(np.array(string, object),) for string in strings]
+
+
+def _bare(strings: list[bytes]) -> list[Element]:
+    return list(zip(strings, strict=True))
 
 
 def _not_negative(number: int, name: str, hint: str = "") -> int:
@@ -97,7 +121,7 @@ def text_line_dataset(c: OpKernelConstruction) -> Compute:
     def compute(filenames: Any, compression_type: Any, buffer_size: Any) -> Any:
         names, compression = names_of(filenames), _compression(compression_type)
         size = _not_negative(integer(buffer_size, "buffer_size"), "buffer_size", " (0 == default)")
-        return _of_records(c, _files(names, partial(text_records.lines, compression=compression)), size)
+        return _of_records(c, _files(names, partial(text_records.lists_of_lines, compression=compression)), size)
 
     return compute
 
@@ -110,11 +134,11 @@ def _record_compression(tensor: Any) -> Compression:
         return Compression.NONE
 
 
-def _records(name: bytes, compression: Compression, offset: int = 0) -> Iterator[bytes]:
+def _records(name: bytes, compression: Compression, offset: int = 0) -> Iterator[list[bytes]]:
     with RecordReader(name, compression) as reader:
         if offset:
             reader.seek(offset)
-        yield from reader
+        yield from reader.lists()
 
 
 @kernel("TFRecordDataset", "TFRecordDatasetV2", cost=0.3)
@@ -133,9 +157,9 @@ def tf_record_dataset(c: OpKernelConstruction) -> Compute:
         _not_negative(int(byte_offsets.min()), "byte_offsets")
         offsets = byte_offsets.reshape(-1)
 
-        def files() -> Iterator[OpenFile]:
+        def files() -> Iterator[Callable[[], Iterable[list[bytes]]]]:
             for name, offset in zip(names, offsets, strict=True):
-                yield partial(_elements, partial(_records, compression=compression, offset=int(offset)), name)
+                yield partial(_records, name, compression, int(offset))
 
         return _of_records(c, files, size)
 
@@ -161,7 +185,7 @@ def fixed_length_record_dataset(c: OpKernelConstruction) -> Compute:
         buffer = _not_negative(integer(buffer_size, "buffer_size"), "buffer_size")
         compression = Compression.NONE if compression_type is None else _compression(compression_type)
         records = partial(
-            whole_fixed_length_records,
+            _fixed_length_records,
             record_bytes=size,
             header_bytes=header,
             footer_bytes=footer,
@@ -170,6 +194,11 @@ def fixed_length_record_dataset(c: OpKernelConstruction) -> Compute:
         return _of_records(c, _files(names, records), buffer)
 
     return compute
+
+
+def _fixed_length_records(name: bytes, **layout: Any) -> Iterator[list[bytes]]:
+    for record in whole_fixed_length_records(name, **layout):
+        yield [record]
 
 
 @kernel("MatchingFilesDataset", "ExperimentalMatchingFilesDataset", cost=0)
@@ -182,13 +211,13 @@ def matching_files_dataset(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-def _matching(patterns: Iterable[bytes]) -> Generator[Outcome, None, None]:
+def _matching(patterns: Iterable[bytes]) -> Iterator[list[bytes]]:
     found = False
     for pattern in map(text_path, patterns):
         with reporting(pattern):
             for name in matching_files(pattern):
                 if not os.path.isdir(name):
                     found = True
-                    yield (np.array(os.fsencode(name if os.path.dirname(name) else f"./{name}"), object),)
+                    yield [os.fsencode(name if os.path.dirname(name) else f"./{name}")]
     if not found:
         raise errors.NotFoundError("Don't find any matched files")

@@ -18,6 +18,7 @@ from aexec.framework.waiting.processors import num_processors
 from aexec.kernels.common.variants import boxed
 from aexec.kernels.datasets.arguments import ONE_DATASET, Called, Made, instead_of_end, integer, was_cancelled
 from aexec.kernels.datasets.row_functions import RowFunction
+from aexec.resources.datasets.bare_strings import Strings, are_strings, begin_bare
 from aexec.resources.datasets.dataset import (
     UNKNOWN,
     Dataset,
@@ -255,13 +256,36 @@ class Interleaved(OneByOne):
     time.
 
     The order is that of TensorFlow's InterleaveDataset; with one dataset at a time it is that of FlatMapDataset.
+
+    Args:
+        begin: makes an iterator over a dataset that the function gave; `one.begin` if None.
     """
 
-    __slots__ = ("_block", "_cycle", "_datasets", "_ended", "_in_block", "_open", "_position", "_turns", "one")
+    __slots__ = (
+        "_begin",
+        "_block",
+        "_cycle",
+        "_datasets",
+        "_ended",
+        "_in_block",
+        "_one",
+        "_open",
+        "_position",
+        "_turns",
+    )
 
-    def __init__(self, one: Pass, source: DatasetIterator, call: Call, cycle: int, block: int) -> None:
+    def __init__(
+        self,
+        one: Pass,
+        source: DatasetIterator,
+        call: Call,
+        cycle: int,
+        block: int,
+        begin: Callable[[Dataset], DatasetIterator] | None = None,
+    ) -> None:
         super().__init__(source, call)
-        self.one = one
+        self._one = one
+        self._begin = begin or one.begin
         self._block = block
         self._cycle = cycle
         # As many as were in use until now, since `cycle` may be anything.
@@ -280,7 +304,7 @@ class Interleaved(OneByOne):
                     if self._in_block == self._block:
                         self._go_on()
                     return element
-                self.one.end(current)
+                self._one.end(current)
                 self._datasets[self._position] = None
                 self._open -= 1
                 self._go_on()
@@ -310,12 +334,8 @@ class Interleaved(OneByOne):
             self._ended = True
             return
         (tensor,) = await self.called(context, taken)
-        self._datasets[self._position] = self.opened(tensor)
+        self._datasets[self._position] = self._begin(dataset_of(tensor))
         self._open += 1
-
-    def opened(self, tensor: Any) -> DatasetIterator:
-        """An iterator over the dataset that the function gave."""
-        return self.one.begin(dataset_of(tensor))
 
     def _go_on(self) -> None:
         self._in_block = 0
@@ -327,6 +347,18 @@ class Interleaved(OneByOne):
                 self._datasets.append(None)
 
 
+def _interleaved(made: Made, source: Dataset, call: Call, cycle: int, block: int) -> Any:
+    """The output of a node that interleaves datasets, which may be those of files' strings."""
+
+    def make(one: Pass) -> DatasetIterator:
+        return Interleaved(one, one.begin(source), call, cycle, block)
+
+    def make_bare(one: Pass) -> DatasetIterator:
+        return Interleaved(one, one.begin(source), call, cycle, block, lambda dataset: begin_bare(dataset, one))
+
+    return boxed(Strings(made.name, make, make_bare)) if are_strings(made.types, made.shapes) else made.of(make)
+
+
 @kernel("FlatMapDataset", cost=0)
 def flat_map_dataset(c: OpKernelConstruction) -> Compute:
     made, function = Made(c), Called(c, "f", ONE_DATASET)
@@ -334,7 +366,7 @@ def flat_map_dataset(c: OpKernelConstruction) -> Compute:
     def compute(tensor: Any, *captured: Any) -> Any:
         source = dataset_of(tensor)
         call = function.with_captured(source.types, captured)
-        return made.of(lambda one: Interleaved(one, one.begin(source), call, 1, 1))
+        return _interleaved(made, source, call, 1, 1)
 
     return compute
 
@@ -354,6 +386,6 @@ def interleave_dataset(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError("cycle_length must be greater than zero.")
         if block <= 0:
             raise errors.InvalidArgumentError("block_length must be greater than zero.")
-        return made.of(lambda one: Interleaved(one, one.begin(source), call, cycle, block))
+        return _interleaved(made, source, call, cycle, block)
 
     return compute

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aexec.framework import errors
@@ -19,7 +19,7 @@ from aexec.kernels.datasets.arguments import ONE_DATASET, Called, Made, flag, in
 from aexec.kernels.datasets.batch_dataset_ops import Batched, MappedBatches, batch_size_of, num_batches
 from aexec.kernels.datasets.batch_joins import PlainJoin
 from aexec.kernels.datasets.function_dataset_ops import Call, Interleaved, mapped_dataset
-from aexec.resources.datasets.dataset import UNKNOWN, DatasetIterator, Element, Pass, Turns, dataset_of
+from aexec.resources.datasets.dataset import UNKNOWN, Dataset, DatasetIterator, Element, Pass, Turns, dataset_of
 
 __all__ = ["Ahead", "in_flight"]
 
@@ -231,18 +231,9 @@ def map_and_batch_dataset(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-class _InterleavedAhead(Interleaved):
-    """Takes elements of the open datasets in the background."""
-
-    __slots__ = ("_limit",)
-
-    def __init__(self, one: Pass, source: DatasetIterator, call: Call, cycle: int, block: int, limit: int) -> None:
-        super().__init__(one, source, call, cycle, block)
-        self._limit = limit
-
-    def opened(self, tensor: Any) -> DatasetIterator:
-        elements = super().opened(tensor)
-        return self.one.adopt(Ahead(self.one, elements, self._limit))
+def _beginning_ahead(one: Pass, limit: int) -> Callable[[Dataset], DatasetIterator]:
+    """What begins a dataset whose elements are taken in the background, `limit` of them ahead."""
+    return lambda dataset: one.adopt(Ahead(one, one.begin(dataset), limit))
 
 
 def _parallel_interleave(number: int, *, says_calls: bool) -> Any:
@@ -269,7 +260,11 @@ def _parallel_interleave(number: int, *, says_calls: bool) -> Any:
                 raise errors.InvalidArgumentError("`block_length` must be > 0")
             _check_calls(calls, cycle)
             limit = min(block, _MOST_AHEAD)
-            return made.of(lambda one: _InterleavedAhead(one, one.begin(source), call, cycle, block, limit))
+
+            def make(one: Pass) -> DatasetIterator:
+                return Interleaved(one, one.begin(source), call, cycle, block, _beginning_ahead(one, limit))
+
+            return made.of(make)
 
         return compute
 

@@ -27,7 +27,7 @@ from aexec.resources.datasets.dataset import (
     Turns,
     dataset_of,
 )
-from aexec.resources.datasets.random_seeds import SeedGenerator, chosen_seeds, words
+from aexec.resources.datasets.random_seeds import SeedGenerator, Words, chosen_seeds
 
 # Gives the seeds of an epoch.
 NextSeeds = Callable[[], tuple[int, int]]
@@ -58,10 +58,11 @@ class _Shuffled(DatasetIterator):
         self._pass = one
         self._source = source
         self._next_seeds = next_seeds
-        self._words = words(*next_seeds())
+        self._words = Words(*next_seeds())
         self._size = size
-        # Only the places that are in use, since the size may be anything.
-        self._buffer: dict[int, Element] = {}
+        # It grows as places are used for the first time, which is in their order, since the size may be anything.
+        # A place without an element has None.
+        self._buffer: list[Element | None] = []
         # The elements of each epoch that are in the buffer: [first, end), modulo its size.
         self._slices: deque[list[int]] = deque()
         self._epochs = epochs
@@ -105,29 +106,35 @@ class _Shuffled(DatasetIterator):
 
     def _replace(self, elements: list[Element]) -> None:
         """Put each element into the buffer, which lacks one, and draw one in place of it."""
-        buffer, size, draws, current = self._buffer, self._size, self._words, self._slices[0]
-        first = current[0]
-        empty = (first - 1) % size
-        for index, element in enumerate(elements):
-            buffer[empty] = element
-            chosen = (first + next(draws) % size) % size
-            empty = first % size
-            elements[index] = buffer[chosen]
-            buffer[chosen] = buffer[empty]
-            first += 1
-        del buffer[empty]
-        current[0], current[1] = first, first + size - 1
+        size, current = self._size, self._slices[0]
+        if len(self._buffer) < size:
+            self._buffer.append(None)
+        buffer: list[Any] = self._buffer
+        first, count = current[0] % size, len(elements)
+        places = (first + np.arange(-1, count)) % size
+        chosen = (places[1:] + self._words.take(count) % size) % size
+        empty: int = places.item(0)
+        for index, (place, other) in enumerate(zip(places[1:].tolist(), chosen.tolist(), strict=True)):
+            buffer[empty] = elements[index]
+            elements[index] = buffer[other]
+            buffer[other] = buffer[place]
+            empty = place
+        buffer[empty] = None
+        current[0] += count
+        current[1] = current[0] + size - 1
 
     def _drawn(self, most: int) -> list[Element]:
         """Draw up to `most` of the elements that are left."""
-        buffer, size, draws, current = self._buffer, self._size, self._words, self._slices[0]
-        first, end = current
-        elements = []
-        for place in range(first, min(first + most, end)):
-            chosen = (place + next(draws) % (end - place)) % size
-            elements.append(buffer[chosen])
-            buffer[chosen] = buffer[place % size]
-            del buffer[place % size]
+        current, buffer = self._slices[0], self._buffer
+        first, left = current[0] % self._size, current[1] - current[0]
+        steps = np.arange(min(most, left))
+        places = (first + steps) % self._size
+        chosen = (places + self._words.take(len(steps)) % (left - steps)) % self._size
+        elements: list[Any] = []
+        for place, other in zip(places.tolist(), chosen.tolist(), strict=True):
+            elements.append(buffer[other])
+            buffer[other] = buffer[place]
+            buffer[place] = None
         current[0] += len(elements)
         return elements
 
@@ -137,10 +144,11 @@ class _Shuffled(DatasetIterator):
         self._drop_empty_epochs()
         current = self._slices[0]
         first = current[0]
-        chosen = (first + next(self._words) % (current[1] - first)) % size
+        chosen = (first + self._words.next() % (current[1] - first)) % size
         element = self._buffer[chosen]
+        assert element is not None
         self._buffer[chosen] = self._buffer[first % size]
-        del self._buffer[first % size]
+        self._buffer[first % size] = None
         current[0] += 1
         return element
 
@@ -148,7 +156,7 @@ class _Shuffled(DatasetIterator):
         """Go on to the first epoch that has an element in the buffer, or else to the last."""
         while len(self._slices) > 1 and self._slices[0][0] == self._slices[0][1]:
             self._slices.popleft()
-            self._words = words(*self._next_seeds())
+            self._words = Words(*self._next_seeds())
 
     async def _fill(self, context: OpKernelContext) -> bool:
         """Put one more element into the buffer, or begin another epoch; False if there is none."""
@@ -164,7 +172,11 @@ class _Shuffled(DatasetIterator):
             if many:
                 self._is_new = False
                 end = self._slices[-1][1]
-                self._buffer.update((place % self._size, one) for place, one in enumerate(many, end))
+                if end == len(self._buffer) < self._size:
+                    self._buffer += many
+                else:
+                    for place, one in enumerate(many, end):
+                        self._set(place, one)
                 self._slices[-1][1] += len(many)
                 return True
         element = self._taken_from.next_at_once(context)
@@ -181,8 +193,15 @@ class _Shuffled(DatasetIterator):
 
     def _put(self, element: Element) -> None:
         self._is_new = False
-        self._buffer[self._slices[-1][1] % self._size] = self._pass.keep(element)
+        self._set(self._slices[-1][1], self._pass.keep(element))
         self._slices[-1][1] += 1
+
+    def _set(self, place: int, element: Element) -> None:
+        place %= self._size
+        if place == len(self._buffer):
+            self._buffer.append(element)
+        else:
+            self._buffer[place] = element
 
 
 def _shuffled(made: Made, source: Dataset, buffer_size: Any, seeds: Callable[[Pass], NextSeeds], count: int = 1) -> Any:
@@ -292,10 +311,10 @@ class _Random(DatasetIterator):
     __slots__ = ("_words",)
 
     def __init__(self, seeds: tuple[int, int]) -> None:
-        self._words = words(*seeds)
+        self._words = Words(*seeds)
 
     async def next(self, context: OpKernelContext) -> Element | None:
-        return (np.int64(next(self._words)),)
+        return (np.int64(self._words.next()),)
 
 
 @kernel("RandomDataset", "ExperimentalRandomDataset", cost=0)

@@ -8,21 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.kernel_contract.op_kernel_context import OpKernelContext
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.waiting.loop_budget import giving_way
 from aexec.resources.datasets.dataset import DatasetIterator, Element, Pass
 
-__all__ = ["DEFAULT_PIECE", "FileElements", "OpenFile", "Outcome"]
+__all__ = ["DEFAULT_PIECE", "FileElements", "Many", "OpenFile", "Outcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """Several elements of a file.
+
+    Attributes:
+        elements: one or more; few enough to be made in a part of a slice.
+        num_bytes: the bytes of their strings.
+    """
+
+    elements: list[Element]
+    num_bytes: int
+
 
 # An element, or the error that comes in its place.
 Outcome = Element | errors.OpError
 # Opens a file, at the first element.  An error that it raises ends the file, one that it yields does not.
-OpenFile = Callable[[], Generator[Outcome, None, None]]
+OpenFile = Callable[[], Generator[Outcome | Many, None, None]]
 
 DEFAULT_PIECE = 256 << 10
 """The bytes of a piece, unless a dataset's `buffer_size` says otherwise."""
@@ -61,8 +75,9 @@ class FileElements(DatasetIterator):
         self._pass = one
         self._files = files
         self._piece = min(piece, _MOST_BYTES)
-        self._file: Generator[Outcome, None, None] | None = None
-        self._ready: deque[Outcome] = deque()
+        self._file: Generator[Outcome | Many, None, None] | None = None
+        # What is there, the next one last.
+        self._ready: list[Outcome] = []
         self._has_errors = False
         self._pieces = 0
         self._reading: asyncio.Future[tuple[list[Outcome], int, bool]] | None = None
@@ -76,14 +91,17 @@ class FileElements(DatasetIterator):
             if self._at_end:
                 return None
             await self._read_ahead(context)
-        outcome = self._ready.popleft()
+        outcome = self._ready.pop()
         if isinstance(outcome, errors.OpError):
             raise outcome
         return outcome
 
     def many_at_once(self, context: OpKernelContext, most: int) -> list[Element]:
-        ready = self._ready
-        return [] if self._has_errors else [ready.popleft() for _ in range(min(most, len(ready)))]  # type: ignore[misc]
+        if self._has_errors:
+            return []
+        elements: list[Element] = self._ready[: -most - 1 : -1]  # type: ignore[assignment]
+        del self._ready[-most:]
+        return elements
 
     async def _read_ahead(self, context: OpKernelContext) -> None:
         if self._reading is None:
@@ -95,7 +113,8 @@ class FileElements(DatasetIterator):
         ahead = self._pieces > 0 and not self._at_end
         self._pass.count(self, size + (self._piece if ahead else 0))
         self._pieces += 1
-        self._ready.extend(outcomes)
+        outcomes.reverse()
+        self._ready = outcomes
         if ahead:
             self._reading = context.worker_pool.start(self._read)
 
@@ -105,20 +124,24 @@ class FileElements(DatasetIterator):
         size, has_errors = 0, False
         with self._lock:
             for outcome in giving_way(self._outcomes(), _ELEMENT_NS):
-                outcomes.append(outcome)
-                if isinstance(outcome, errors.OpError):
+                if isinstance(outcome, Many):
+                    outcomes += outcome.elements
+                    size += _ELEMENT_BYTES * len(outcome.elements) + outcome.num_bytes
+                elif isinstance(outcome, errors.OpError):
+                    outcomes.append(outcome)
                     has_errors = True
                     size += _ELEMENT_BYTES
                 else:
+                    outcomes.append(outcome)
                     for component in outcome:
                         size += _ELEMENT_BYTES + _size(component)
-                if size >= self._piece or len(outcomes) == _MOST_ELEMENTS or self._is_closed:
+                if size >= self._piece or len(outcomes) >= _MOST_ELEMENTS or self._is_closed:
                     break
         if self._is_closed:
             self._close_file()
         return outcomes, size, has_errors
 
-    def _outcomes(self) -> Iterator[Outcome]:
+    def _outcomes(self) -> Iterator[Outcome | Many]:
         while not self._is_closed:
             if self._file is None:
                 open_file = next(self._files, None)

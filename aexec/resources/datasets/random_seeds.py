@@ -3,23 +3,49 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
 
 from aexec.numerics.philox import Philox
 
-__all__ = ["SeedGenerator", "chosen_seeds", "words"]
+__all__ = ["SeedGenerator", "Words", "chosen_seeds"]
 
 _BLOCKS_AT_ONCE = 512
 
 
-def words(seed: int, seed2: int) -> Iterator[int]:
-    """The generator's words, each of 32 bits."""
-    generator = Philox.from_seeds(seed, seed2)
-    blocks = 1  # few words are needed of most generators
-    while True:
-        yield from generator.words(0, blocks).ravel().tolist()
-        generator = generator.skip(blocks)
-        blocks = min(_BLOCKS_AT_ONCE, 2 * blocks)
+class Words:
+    """The words of a generator, each of 32 bits, one after another without end."""
+
+    __slots__ = ("_at", "_blocks", "_generator", "_ready")
+
+    def __init__(self, seed: int, seed2: int) -> None:
+        self._generator = Philox.from_seeds(seed, seed2)
+        self._blocks = 1  # few words are needed of most generators
+        self._ready = np.empty(0, np.int64)
+        self._at = 0  # the position of the next word in `_ready`
+
+    def next(self) -> int:
+        """The next word."""
+        if self._at == self._ready.size:
+            self._more()
+        self._at += 1
+        word: int = self._ready.item(self._at - 1)
+        return word
+
+    def take(self, count: int) -> Any:
+        """The next words: int64 [count]."""
+        while self._ready.size - self._at < count:
+            self._more()
+        self._at += count
+        return self._ready[self._at - count : self._at]
+
+    def _more(self) -> None:
+        new = self._generator.words(0, self._blocks).ravel().astype(np.int64)
+        self._ready = np.concatenate([self._ready[self._at :], new])
+        self._at = 0
+        self._generator = self._generator.skip(self._blocks)
+        self._blocks = min(_BLOCKS_AT_ONCE, 2 * self._blocks)
 
 
 def chosen_seeds(seed: int, seed2: int) -> tuple[int, int]:
@@ -38,11 +64,11 @@ class SeedGenerator:
     def __init__(self, seed: int, seed2: int, *, reshuffles: bool) -> None:
         self.seeds = seed, seed2
         self.reshuffles = reshuffles
-        self._words = words(seed, seed2)
+        self._words = Words(seed, seed2)
 
     def next_seeds(self) -> tuple[int, int]:
         """The seeds of the next pass."""
-        return (next(self._words), next(self._words)) if self.reshuffles else self.seeds
+        return (self._words.next(), self._words.next()) if self.reshuffles else self.seeds
 
     def __repr__(self) -> str:
         return f"<SeedGenerator {self.seeds}>"

@@ -14,7 +14,7 @@ from aexec.framework.late_dataclass import dataclass
 from aexec.framework.shape import PartialTensorShape
 from aexec.resources.datasets.dataset import Dataset, DatasetIterator, Elements, Pass
 
-__all__ = ["Rearranged", "RowNumbers", "Sliced", "row_numbers_of"]
+__all__ = ["Rearranged", "RowNumbers", "Sliced", "over_another", "row_numbers_of", "source_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +89,27 @@ class Rearranged(Dataset):
         return Rearranged(self.name, self.types, self.shapes, source, self._make, self._count)
 
 
-def row_numbers_of(dataset: Dataset) -> RowNumbers | None:
-    """The rows that are the dataset's elements, by numbers; None if they are something else."""
+def source_of(dataset: Dataset) -> Dataset:
+    """The dataset whose elements these are, rearranged or not."""
+    while isinstance(dataset, Rearranged):
+        dataset = dataset.source
+    return dataset
+
+
+def over_another(dataset: Dataset, source: Dataset) -> Dataset:
+    """The dataset with the elements of `source` in place of those of `source_of(dataset)`, in the same order."""
     between: list[Rearranged] = []
     while isinstance(dataset, Rearranged):
         between.append(dataset)
         dataset = dataset.source
-    if not isinstance(dataset, Sliced):
-        return None
-    numbers = dataset.rows.numbers
     for one in reversed(between):
-        numbers = one.over(numbers)
-    return RowNumbers(dataset.rows.components, numbers)
+        source = one.over(source)
+    return source
+
+
+def row_numbers_of(dataset: Dataset) -> RowNumbers | None:
+    """The rows that are the dataset's elements, by numbers; None if they are something else."""
+    source = source_of(dataset)
+    if not isinstance(source, Sliced):
+        return None
+    return RowNumbers(source.rows.components, over_another(dataset, source.rows.numbers))

@@ -38,12 +38,12 @@ class SlowFile:
         self.is_closed = False
         self._loop = asyncio.get_running_loop()
 
-    def lines(self, path: bytes, compression: Compression) -> Iterator[bytes]:
+    def lines(self, path: bytes, compression: Compression) -> Iterator[list[bytes]]:
         try:
-            yield b"first"
+            yield [b"first"]
             self._loop.call_soon_threadsafe(self.reading.set)
             assert self.go_on.wait(30)
-            yield b"second"
+            yield [b"second"]
         finally:
             self.is_closed = True
 
@@ -51,7 +51,7 @@ class SlowFile:
 @pytest.fixture
 async def slow(monkeypatch: pytest.MonkeyPatch) -> SlowFile:
     file = SlowFile()
-    monkeypatch.setattr(text_records, "lines", file.lines)
+    monkeypatch.setattr(text_records, "lists_of_lines", file.lines)
     return file
 
 
