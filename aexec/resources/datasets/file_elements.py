@@ -1,7 +1,8 @@
 """`FileElements`: elements that worker threads read from files, a piece at a time.
 
-A thread reads a piece when the last one is used up; from the third piece on, while the last one is used.  When a piece
-is there the iterator holds no thread.  A step that is cancelled does not wait for the piece; the next step gets it.
+A thread reads a piece when the last one is used up; from the third piece on, while the last one is used, and then up to
+four at a time, since handing work to a thread takes as long as reading a piece.  When a piece is there the iterator
+holds no thread.  A step that is cancelled does not wait for the piece; the next step gets it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ DEFAULT_PIECE = 256 << 10
 # A thread that reads for longer would keep kernels waiting.
 _MOST_BYTES = 8 << 20
 _MOST_ELEMENTS = 4096
+# The pieces that are read at a time in the end, and their most bytes.
+_PIECES_AT_ONCE, _MOST_AT_ONCE = 4, 1 << 20
 # Nanoseconds to read an element, at least.
 _ELEMENT_NS = 2_000.0
 _ELEMENT_BYTES = 150
@@ -61,6 +64,7 @@ class FileElements(DatasetIterator):
         "_at_end",
         "_file",
         "_files",
+        "_first_piece",
         "_has_errors",
         "_is_closed",
         "_lock",
@@ -74,7 +78,7 @@ class FileElements(DatasetIterator):
     def __init__(self, one: Pass, files: Iterator[OpenFile], piece: int) -> None:
         self._pass = one
         self._files = files
-        self._piece = min(piece, _MOST_BYTES)
+        self._piece = self._first_piece = min(piece, _MOST_BYTES)
         self._file: Generator[Outcome | Many, None, None] | None = None
         # What is there, the next one last.
         self._ready: list[Outcome] = []
@@ -111,6 +115,8 @@ class FileElements(DatasetIterator):
         outcomes, size, self._has_errors = reading.result()
         self._at_end = not outcomes
         ahead = self._pieces > 0 and not self._at_end
+        if ahead and self._pass.kept is None:  # a limit of memory may be smaller than that
+            self._piece = max(self._piece, min(_PIECES_AT_ONCE * self._first_piece, _MOST_AT_ONCE))
         self._pass.count(self, size + (self._piece if ahead else 0))
         self._pieces += 1
         outcomes.reverse()
