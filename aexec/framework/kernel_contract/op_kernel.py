@@ -222,6 +222,7 @@ class OpKernelConstruction:
         "device",
         "explain",
         "forwards",
+        "gives_new_array",
         "graph_version",
         "host_memory",
         "in_any_thread",
@@ -274,6 +275,7 @@ class OpKernelConstruction:
         self.wants_context = False
         self.takes_list = False
         self.forwards: tuple[int, ...] = ()
+        self.gives_new_array = False
         self.explain: Explain | None = None
         self.host_memory: tuple[str, ...] = ()
         self.calls: FunctionalCall | None = None
@@ -417,6 +419,13 @@ class OpKernelConstruction:
         if all(self.input_types[position] is wanted for position in positions):
             self.forwards = positions
 
+    def give_new_array(self) -> None:
+        """Declare that the first output of each call is a new array, or a number, to which nothing else refers.
+
+        The call that uses it may write its own output over it.  `forward_inputs` says so, too.
+        """
+        self.gives_new_array = True
+
     def match_signature(self, inputs: Sequence[DType], outputs: Sequence[DType]) -> None:
         """Raise InvalidArgumentError unless the node's types are these (a ref may stand for its value type)."""
         have_in, have_out = self.input_types, self.output_types
@@ -489,6 +498,7 @@ class BuiltKernel:
 
     Attributes:
         wants_context, takes_list, forwards: what `compute` is called with; see `OpKernelConstruction`.
+        gives_new_array: nothing else refers to the first output of a call.
         device: name of the device that it runs on; `on_host` says whether that is one of the host's.
         queued_on: the device that its calls are queued on, or None if the host computes them.
         host_outputs: of a queued kernel, positions of the outputs in host memory.
@@ -507,6 +517,7 @@ class BuiltKernel:
     host_outputs: frozenset[int] = frozenset()
     takes_list: bool = False
     forwards: tuple[int, ...] = ()
+    gives_new_array: bool = False
     calls: FunctionalCall | None = None
     variables: VariableUse | None = None
     may_be_abandoned: bool = False

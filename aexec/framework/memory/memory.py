@@ -1,4 +1,4 @@
-"""The available memory, and returning freed memory to the system.
+"""The available memory, and what becomes of freed memory: kept for the next arrays, or returned to the system.
 
 Linux grants nearly any allocation, and kills the process when its pages are touched.  So code that is about to make
 something large at a client's request asks here first.
@@ -14,7 +14,12 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-__all__ = ["available_memory", "is_out_of_memory", "return_freed_memory", "total_memory"]
+import numpy as np
+
+__all__ = ["available_memory", "is_out_of_memory", "keep_freed_memory", "return_freed_memory", "total_memory"]
+
+# The largest arrays whose memory is kept when it is freed.
+_KEPT_BYTES = 16 << 20
 
 # Files with limit and use of the process's control group (version 2, version 1).
 _CGROUP_FILES = (
@@ -62,6 +67,17 @@ def total_memory() -> float:
         with suppress(OSError, ValueError):
             total = min(total, int(Path(limit).read_text()))
     return total
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Have glibc keep the memory of freed arrays of up to 16 MiB, at most 32 MiB at the end of its heap.
+
+    Otherwise it returns an array of 128 KiB or more to the system, until a larger one was freed, and the kernel has to
+    fill the pages of the next array with zeros, which takes ten times as long as an addition.  glibc's limits follow
+    the largest block that was freed, unless the user has set them: so free one, whose pages are never touched.
+    """
+    np.empty(_KEPT_BYTES, np.uint8)
 
 
 def return_freed_memory() -> None:

@@ -143,6 +143,9 @@ def _cast(c: OpKernelConstruction) -> Convert:
     """Raises UnimplementedError when it is built, as TensorFlow does, if there is no such conversion."""
     source, target, truncate = c.attr("SrcT").base, c.attr("DstT").base, c.attr("Truncate")
     convert = cast_function(source, target, truncate=truncate, xp=c.xp)
+    # Else it may be the input, or a view of its real parts; or the next one must be in the allocator's memory.
+    if source is not target and not source.is_complex and not c.has_registered_allocator:
+        c.give_new_array()
     temporary = _temporary_bytes(source, target, truncate=truncate)
     if not temporary:
         return convert

@@ -5,8 +5,9 @@
 
 A call may write over a value if nothing else can refer to the value's memory:
 
-* A kernel made it that asks for forwarding itself.  Such a kernel returns a fresh array or its `out` argument, never an
-  input (`OpKernelConstruction.forward_inputs`).  So the value is no feed, constant, variable or view.
+* A kernel made it that declares so, or asks for forwarding itself.  Such a kernel returns a fresh array or its `out`
+  argument, never an input (`OpKernelConstruction.give_new_array`, `forward_inputs`).  So the value is no feed,
+  constant, variable or view.
 * Only this call reads it, and reads it once.  Fetching it, passing it through an Identity, Switch or Merge, and
   carrying it round a loop count as reads.
 * Both are in the same block, so that the value is made anew for each call.  A value that a loop makes once for all
@@ -89,7 +90,7 @@ def _constant_shape(node: PlanNode, position: int) -> Dims:
 
 def _is_fresh(node: PlanNode, output: int) -> bool:
     """Return whether an output's memory belongs to its consumers alone."""
-    return bool(node.forwards and output == 0 and is_built_in(node.op))
+    return node.gives_new_array and output == 0 and is_built_in(node.op)
 
 
 def _has_shape_of_output(shape: Dims, shapes: Sequence[Dims]) -> bool:

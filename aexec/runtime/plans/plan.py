@@ -83,6 +83,7 @@ class PlanNode:
         frame: the frame it runs in; `child` is the frame an Enter starts.
         compute: the kernel's compute callable; `wants_context` says whether it takes the context, `takes_list`
             whether it then takes one list of inputs, `forwards` which inputs it may be given as `out`.
+        gives_new_array: nothing else refers to its first output.
         device: full name of the device that its kernel runs on; `on_host` says whether that is a host device.
         queued_on, queued: for a `Kind.QUEUED` node, that device, and the kernel in the form that the device takes.
         variables: for such a node, the variables whose values its kernel gets; None if it gets none.
@@ -134,6 +135,7 @@ class PlanNode:
         "followers",
         "forwards",
         "frame",
+        "gives_new_array",
         "gives_tuple",
         "has_tail",
         "in_any_thread",
@@ -185,6 +187,7 @@ class PlanNode:
         self.wants_context = False
         self.takes_list = False
         self.forwards: tuple[int, ...] = ()
+        self.gives_new_array = False
         self.touches_state = False
         self.reads_cells = False
         self.in_any_thread = False

@@ -212,6 +212,7 @@ class _Builder:
             plan_node.cost = _cost_of_read(kernel.cost, _reading(reads))
         if not (reads or kernel.wants_context):
             plan_node.forwards = kernel.forwards
+            plan_node.gives_new_array = kernel.gives_new_array
         if reads and kernel.queued_on is not None:
             plan_node.dereference = _reading(reads)
         elif reads:

@@ -162,6 +162,25 @@ async def test_values_used_elsewhere_are_not_overwritten() -> None:
     assert await overwritten(a_view, "y:0") == []
 
 
+@pytest.mark.parametrize("source", [np.uint8, np.int64, np.float64, np.float32, np.complex64])
+@pytest.mark.parametrize("shape", [SHAPE, LARGE])
+async def test_cast_to_another_type_is_overwritten_and_no_other(source: Any, shape: Any) -> None:
+    with aexec.Graph() as graph:
+        x = ops.placeholder(source, list(shape), name="x")
+        ops.real_div(ops.cast(x, float32), np.float32(4), name="y")
+    fed = (np.arange(np.prod(shape)) % 50).astype(source).reshape(shape)
+    before = fed.tobytes()
+    async with session(graph) as s:
+        call = s.make_callable("y:0", ["x:0"])
+        for _ in range(3):
+            np.testing.assert_array_equal(await call(fed), fed.real.astype(np.float32) / np.float32(4))
+        text = await s.plan_source(call)
+    assert fed.tobytes() == before
+    (line,) = [line for line in text.splitlines() if "RealDiv" in line]
+    takes = line.split("(", 1)[1].split(")", 1)[0].split(", ")
+    assert (len(takes) == 3 and takes[0] == takes[2]) == (source not in (np.float32, np.complex64))
+
+
 async def test_inputs_of_another_shape_are_not_overwritten() -> None:
     def added(x: Any) -> None:
         ops.add_v2(ops.tanh(x), np.ones((3, *SHAPE), np.float32), name="y")
