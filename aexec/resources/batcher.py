@@ -21,12 +21,16 @@ from aexec.framework import errors
 from aexec.framework.errors import Code
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.waiting.cancellation import CancellationManager, wait
+from aexec.framework.waiting.inline_call import NeedsThreadError, check_inline
+from aexec.framework.waiting.loop_budget import COPY_NS, OBJECT_NS
 
 __all__ = ["Batcher"]
 
 Arrays = tuple[Any, ...]
 # Called with the joined inputs and the number of calls that they belong to.
 Run = Callable[[Arrays, int], Awaitable[Sequence[Any]]]
+# Calls a function in a worker thread.
+InThread = Callable[[Callable[[], Arrays]], Awaitable[Arrays]]
 
 # Codes of errors that the values of a single call may cause.
 _OF_VALUES = frozenset(
@@ -47,6 +51,7 @@ class _Call:
     rows: int
     inputs: Arrays
     run: Run
+    in_thread: InThread | None
     level: int
     # Completed with the outputs, or with None to take the lead.
     future: asyncio.Future[Arrays | None]
@@ -118,7 +123,14 @@ class Batcher:
         """The number of batches that wait only because others run."""
         return sum(batch.is_due for batch in self._waiting)
 
-    async def call(self, inputs: Arrays, run: Run, manager: CancellationManager | None, level: int = 0) -> Arrays:
+    async def call(
+        self,
+        inputs: Arrays,
+        run: Run,
+        manager: CancellationManager | None,
+        level: int = 0,
+        in_thread: InThread | None = None,
+    ) -> Arrays:
         """The outputs for these rows.
 
         Args:
@@ -126,6 +138,8 @@ class Batcher:
             run: computes outputs from joined inputs, within the caller's step.
             manager: cancels the call.
             level: the call's priority, lower is more urgent; the most urgent call of a batch leads it.
+            in_thread: joins the inputs of a batch that this call leads, if that takes too long for the event loop; None
+                to join them on the event loop.
 
         Raises:
             InvalidArgumentError: the inputs cannot be joined, or the outputs cannot be split.
@@ -141,7 +155,7 @@ class Batcher:
         if self._loop not in (None, loop):
             raise errors.FailedPreconditionError("a batching queue cannot be used from two event loops")
         self._loop = loop
-        call = self._enlist(_Call(rows, inputs, run, level, loop.create_future(), self._open_batch(rows)))
+        call = self._enlist(_Call(rows, inputs, run, in_thread, level, loop.create_future(), self._open_batch(rows)))
         try:
             outputs = await wait(
                 manager,
@@ -201,7 +215,7 @@ class Batcher:
         while True:
             batch.calls = calls = [call for call in batch.calls if call is leader or not call.future.done()]
             try:
-                joined = self._join(calls)
+                joined = await self._join(calls, leader.in_thread)
                 outputs = await leader.run(joined, len(calls))
             except BaseException as error:
                 left = manager is not None and manager.cancel_requested
@@ -248,10 +262,20 @@ class Batcher:
         self._on_halved()
         return True
 
-    def _join(self, calls: Sequence[_Call]) -> Arrays:
+    async def _join(self, calls: Sequence[_Call], in_thread: InThread | None) -> Arrays:
         """The inputs of all calls, joined."""
         size = sum(call.rows for call in calls)
-        return tuple([self._joined(arrays, size) for arrays in zip(*[call.inputs for call in calls], strict=True)])
+
+        def joined() -> Arrays:
+            if in_thread is not None and len(calls) > 1:
+                check_inline(sum([_copy_ns(array) for call in calls for array in call.inputs]))
+            return tuple([self._joined(arrays, size) for arrays in zip(*[call.inputs for call in calls], strict=True)])
+
+        try:
+            return joined()
+        except NeedsThreadError:
+            assert in_thread is not None
+        return await in_thread(joined)
 
     def _joined(self, arrays: Sequence[Any], size: int) -> Any:
         """The arrays joined, padded with copies of the first row to the next allowed size."""
@@ -262,6 +286,11 @@ class Batcher:
         if any(array.shape[1:] != arrays[0].shape[1:] for array in arrays):
             raise errors.InvalidArgumentError("Dimensions of inputs should match, beside the first one")
         return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _copy_ns(array: Any) -> float:
+    """Estimated nanoseconds to copy an array."""
+    return float(COPY_NS * array.nbytes + (OBJECT_NS * array.size if array.dtype.hasobject else 0))
 
 
 def _rows(inputs: Arrays) -> int:

@@ -341,3 +341,48 @@ async def test_call_of_a_failed_batch_may_leave(victim: int, by_step: bool) -> N
     assert [f for n, f in enumerate(fates) if n != victim] == [f for n, f in enumerate(expected) if n != victim]
     run.gate.set()
     assert await _values(_call(batcher, run, 1, 2, 3, 4)) == [[2, 4, 6, 8]]
+
+
+class Threads:
+    """Calls functions in threads, once it may; counts them."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.gate = asyncio.Event()
+
+    async def __call__(self, function: Any) -> Any:
+        self.calls += 1
+        await self.gate.wait()
+        return await asyncio.to_thread(function)
+
+
+async def test_large_rows_are_joined_in_a_thread_and_small_ones_on_the_loop() -> None:
+    run, batcher, threads = Recorder(), Batcher(2, LONG, 10, 1), Threads()
+    threads.gate.set()
+    for size, joined in ((4, 0), (1 << 20, 1)):
+        rows = [np.full((1, size), float(number)) for number in (1, 2)]
+        outputs = await asyncio.gather(*[batcher.call((row,), run, None, in_thread=threads) for row in rows])
+        assert [output[0].tolist() for output in outputs] == [(2 * row).tolist() for row in rows]
+        assert threads.calls == joined
+    alone = Batcher(1, LONG, 10, 1)
+    await alone.call((rows[0],), run, None, in_thread=threads)  # nothing to join
+    assert threads.calls == 1
+
+
+@pytest.mark.parametrize("cancelled", [0, 1])
+async def test_call_that_is_cancelled_while_rows_are_joined_leaves_the_others(cancelled: int) -> None:
+    run, batcher, threads = Recorder(), Batcher(2, LONG, 10, 1), Threads()
+    managers = [CancellationManager(), CancellationManager()]
+    rows = [np.full((1, 1 << 20), float(number)) for number in (1, 2)]
+    calls = [
+        asyncio.ensure_future(batcher.call((row,), run, manager, in_thread=threads))
+        for row, manager in zip(rows, managers, strict=True)
+    ]
+    await _settle()
+    assert threads.calls == 1
+    calls[cancelled].cancel()
+    threads.gate.set()
+    (output,) = await calls[1 - cancelled]
+    assert output.tolist() == (2 * rows[1 - cancelled]).tolist()
+    with pytest.raises(asyncio.CancelledError):
+        await calls[cancelled]

@@ -70,12 +70,13 @@ def batch_function(c: OpKernelConstruction) -> Compute:
         async def run(joined: tuple[Any, ...], calls: int) -> Any:
             return await function(context, [*joined, *captured])
 
+        in_thread = context.params.worker_pool.run
         if not split_large or not np.ndim(inputs[0]) or len(inputs[0]) <= largest:
-            return await batcher.call(inputs, run, context.cancellation)
+            return await batcher.call(inputs, run, context.cancellation, in_thread=in_thread)
         parts = []
         for start in range(0, len(inputs[0]), largest):
             rows = tuple(array[start : start + largest] for array in inputs)
-            parts.append(await batcher.call(rows, run, context.cancellation))
+            parts.append(await batcher.call(rows, run, context.cancellation, in_thread=in_thread))
         return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
     return compute
@@ -116,7 +117,8 @@ def batch(c: OpKernelConstruction) -> Compute:
             return joined
 
         rows = len(inputs[0]) if np.ndim(inputs[0]) else 1
-        await shared.batcher.call((*inputs, np.full(rows, key)), join, context.cancellation)
+        in_thread = context.params.worker_pool.run
+        await shared.batcher.call((*inputs, np.full(rows, key)), join, context.cancellation, in_thread=in_thread)
         tensors, index = shared.batches.pop(key, ((), None))
         if index is None:
             return (*[tensor[:0] for tensor in inputs], np.empty((0, 3), np.int64), np.int64(key))

@@ -210,7 +210,7 @@ class BatchedStep:
         if batcher is None:
             return list(await self._execute(inputs, 1))
         level = 0 if self._turn is None else self._turn.level
-        return list(await batcher.call(inputs, self._execute, self._manager, level))
+        return list(await batcher.call(inputs, self._execute, self._manager, level, _in_thread))
 
     async def _inputs(self) -> tuple[Any, ...]:
         """The fed values as arrays with equal numbers of rows."""
@@ -259,3 +259,7 @@ class BatchedStep:
             raise
         finally:
             release()
+
+
+async def _in_thread(call: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+    return await run_in_thread(call, on_cancel=OnCancel.ABANDON)
