@@ -1,10 +1,10 @@
 """Loops in C, for which NumPy and protobuf take several passes, or many small calls.
 
 `loops` is the extension module for float32 arrays and random words (`loops.c`), `records` that for bytes of TFRecord
-files and Example messages (`records.c`).  Each is None where the package was installed without a C compiler, or with
-`AEXEC_NATIVE=0` in the environment.  A caller looks at each call: without the module, or for what the module does not
-take, it does the same without.  Results of `loops` agree within their last digits, random words and those of `records`
-exactly.
+files and Example messages, and for lists of elements (`records.c`).  Each is None where the package was installed
+without a C compiler, or with `AEXEC_NATIVE=0` in the environment.  A caller looks at each call: without the module, or
+for what the module does not take, it does the same without.  Results of `loops` agree within their last digits, random
+words and those of `records` exactly.
 
 A loop over arrays checks that their sizes agree, raises ValueError if not, and lets go of the interpreter's lock; those
 of `records` keep the lock.  All run to their end, so the caller cuts its work into pieces of a millisecond at most.
@@ -24,7 +24,7 @@ import numpy as np
 __all__ = ["are_single", "loops", "records"]
 
 # The revisions of the sources in C that callers need.
-_REVISIONS = {"_loops": 6, "_records": 1}
+_REVISIONS = {"_loops": 6, "_records": 2}
 
 
 def _found(name: str) -> ModuleType | None:

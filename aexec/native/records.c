@@ -1,7 +1,7 @@
-/* aexec.native._records: bytes of TFRecord files and of Example messages, many at a time.  `__init__.py` says what
- * calls these functions.
+/* aexec.native._records: bytes of TFRecord files and of Example messages, many at a time, and elements of shuffled
+ * datasets.  `__init__.py` says what calls these functions.
  *
- * Both read what is as writers write it, and leave everything else to Python, which has the checks and the errors:
+ * `split_records` and `parse_examples` read what is as writers write it, and leave everything else to Python, which has the checks and the errors:
  * `split_records` stops before a record that is not whole or not right, and `parse_examples` gives None for a message
  * that has an unknown field, a field twice, a value of another type, or that is malformed.  What they accept has the
  * meaning that protobuf gives it.
@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define REVISION 1
+#define REVISION 2
 
 /* ---------------------------------------------------------------- numbers in bytes */
 
@@ -489,6 +489,69 @@ static PyObject *py_parse_examples(PyObject *module, PyObject *args) {
     return made;
 }
 
+/* ---------------------------------------------------------------- elements of a shuffled dataset */
+
+/* Move an item of one list to a place of another; the lists may be one. */
+static int move_item(PyObject *from, Py_ssize_t index, PyObject *to, Py_ssize_t place) {
+    PyObject *item = PyList_GetItem(from, index);
+    return item == NULL ? FAILED : PyList_SetItem(to, place, Py_NewRef(item));
+}
+
+/* The number at an index of an array of int64_t. */
+static Py_ssize_t position(const Py_buffer *numbers, Py_ssize_t index) {
+    int64_t number;
+    memcpy(&number, (const uint8_t *)numbers->buf + index * (Py_ssize_t)sizeof number, sizeof number);
+    return (Py_ssize_t)number;
+}
+
+/* True if there are `count` numbers, each a position in a list of this size. */
+static int are_positions(const Py_buffer *numbers, Py_ssize_t count, Py_ssize_t size) {
+    if (numbers->len != count * (Py_ssize_t)sizeof(int64_t)) {
+        return 0;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (position(numbers, i) < 0 || position(numbers, i) >= size) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int exchange(PyObject *buffer, PyObject *elements, Py_ssize_t empty, const Py_buffer *places,
+                    const Py_buffer *chosen) {
+    const Py_ssize_t count = PyList_Size(elements);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const Py_ssize_t place = position(places, i), other = position(chosen, i);
+        if (move_item(elements, i, buffer, empty) != FINE || move_item(buffer, other, elements, i) != FINE ||
+            move_item(buffer, place, buffer, other) != FINE) {
+            return FAILED;
+        }
+        empty = place;
+    }
+    return PyList_SetItem(buffer, empty, Py_NewRef(Py_None));
+}
+
+static PyObject *py_exchange(PyObject *module, PyObject *args) {
+    PyObject *buffer, *elements;
+    Py_ssize_t empty;
+    Py_buffer places, chosen;
+    if (!PyArg_ParseTuple(args, "O!O!ny*y*", &PyList_Type, &buffer, &PyList_Type, &elements, &empty, &places,
+                          &chosen)) {
+        return NULL;
+    }
+    const Py_ssize_t count = PyList_Size(elements), size = PyList_Size(buffer);
+    int result = FAILED;
+    if (buffer == elements || empty < 0 || empty >= size || !are_positions(&places, count, size) ||
+        !are_positions(&chosen, count, size)) {
+        PyErr_SetString(PyExc_ValueError, "there must be two places in the buffer for each element");
+    } else {
+        result = exchange(buffer, elements, empty, &places, &chosen);
+    }
+    PyBuffer_Release(&places);
+    PyBuffer_Release(&chosen);
+    return result == FINE ? Py_NewRef(Py_None) : NULL;
+}
+
 /* ---------------------------------------------------------------- the module */
 
 static PyMethodDef functions[] = {
@@ -496,6 +559,8 @@ static PyMethodDef functions[] = {
      "split_records(data): the whole records at its start, as (list of bytes, the number of bytes that they take)"},
     {"parse_examples", py_parse_examples, METH_VARARGS,
      "parse_examples(examples, keys, kinds): (values, lengths) for each key, or None to leave it to protobuf"},
+    {"exchange", py_exchange, METH_VARARGS,
+     "exchange(buffer, elements, empty, places, chosen): see `shuffle_dataset_ops.py`, which has it in Python"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -518,7 +583,7 @@ static int execute(PyObject *module) {
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, execute}, {0, NULL}};
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "aexec.native._records", "Bytes of TFRecord files and Example messages.", 0, functions,
+    PyModuleDef_HEAD_INIT, "aexec.native._records", "Bytes of TFRecord files and Example messages, and elements of shuffled datasets.", 0, functions,
     slots, NULL, NULL, NULL,
 };
 

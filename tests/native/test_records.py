@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import sys
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from aexec import errors, native, proto
 from aexec.framework import dtypes
 from aexec.io.crc32c import masked_crc32c
 from aexec.io.record import RecordReader, write_records
+from aexec.kernels.datasets import shuffle_dataset_ops
 from aexec.kernels.parsing import feature_columns
 from tests.kernels.harness import run_op
 
@@ -97,6 +99,67 @@ def test_error_comes_after_the_records_before_it(tmp_path: Path) -> None:
         assert [next(records), next(records)] == [b"one", b"two"]
         with pytest.raises(errors.DataLossError, match=f"truncated record at {len(whole[0] + whole[1])}"):
             next(records)
+
+
+# ---- Elements
+
+
+@needs_records
+@given(st.integers(1, 20), st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=30), st.integers(0, 99))
+def test_elements_are_exchanged_as_without_the_extension(size: int, moves: list[tuple[int, int]], empty: int) -> None:
+    assert native.records is not None
+    places = np.array([place % size for place, _ in moves], np.int64)
+    chosen = np.array([other % size for _, other in moves], np.int64)
+    found: list[Any] = [(f"kept {place}",) for place in range(size)]
+    taken: list[Any] = [(f"new {number}",) for number in range(len(moves))]
+    buffer, elements = found.copy(), taken.copy()
+    native.records.exchange(found, taken, empty % size, places, chosen)
+    shuffle_dataset_ops._exchange(buffer, elements, empty % size, places, chosen)
+    assert (found, taken) == (buffer, elements)
+
+
+@needs_records
+@pytest.mark.parametrize(
+    ("elements", "empty", "places", "chosen"),
+    [
+        ([1], 3, [0], [0]),
+        ([1], -1, [0], [0]),
+        ([1], 0, [3], [0]),
+        ([1], 0, [0], [-1]),
+        ([1], 0, [0, 1], [0]),
+        ([1, 2], 0, [0, 1], [0]),
+    ],
+)
+def test_places_outside_of_the_buffer_are_refused(
+    elements: list[int], empty: int, places: list[int], chosen: list[int]
+) -> None:
+    assert native.records is not None
+    buffer, before = ["a", "b", "c"], list(elements)
+    with pytest.raises(ValueError, match="two places in the buffer"):
+        native.records.exchange(buffer, elements, empty, np.array(places), np.array(chosen))
+    assert buffer == ["a", "b", "c"] and elements == before
+    with pytest.raises(ValueError, match="two places in the buffer"):
+        native.records.exchange(buffer, buffer, 0, np.zeros(3, np.int64), np.zeros(3, np.int64))
+
+
+class Held:
+    """An object that tells when it is freed."""
+
+
+@needs_records
+def test_exchanged_elements_are_referred_to_by_the_lists_alone() -> None:
+    assert native.records is not None
+    buffer: list[Any] = [None, *[Held() for _ in range(3)]]
+    elements: list[Any] = [Held() for _ in range(3)]
+    freed: list[int] = []
+    for number, held in enumerate([*buffer[1:], *elements]):
+        weakref.finalize(held, freed.append, number)
+    del held
+    native.records.exchange(buffer, elements, 0, np.array([1, 2, 3]), np.array([2, 3, 1]))
+    assert freed == [] and buffer[3] is None
+    buffer.clear()
+    elements.clear()
+    assert sorted(freed) == [*range(6)]
 
 
 # ---- Examples

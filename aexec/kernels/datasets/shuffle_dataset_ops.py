@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from aexec import native
 from aexec.framework import errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
@@ -113,13 +114,10 @@ class _Shuffled(DatasetIterator):
         first, count = current[0] % size, len(elements)
         places = (first + np.arange(-1, count)) % size
         chosen = (places[1:] + self._words.take(count) % size) % size
-        empty: int = places.item(0)
-        for index, (place, other) in enumerate(zip(places[1:].tolist(), chosen.tolist(), strict=True)):
-            buffer[empty] = elements[index]
-            elements[index] = buffer[other]
-            buffer[other] = buffer[place]
-            empty = place
-        buffer[empty] = None
+        if native.records is not None:
+            native.records.exchange(buffer, elements, places.item(0), places[1:], chosen)
+        else:
+            _exchange(buffer, elements, places.item(0), places[1:], chosen)
         current[0] += count
         current[1] = current[0] + size - 1
 
@@ -202,6 +200,19 @@ class _Shuffled(DatasetIterator):
             self._buffer.append(element)
         else:
             self._buffer[place] = element
+
+
+def _exchange(buffer: list[Any], elements: list[Any], empty: int, places: Any, chosen: Any) -> None:
+    """Put each element into the empty place of the buffer, and take the one at `chosen` in place of it.
+
+    The one at `places` then takes that place, so that its own one is empty for the next element, and None in the end.
+    """
+    for index, (place, other) in enumerate(zip(places.tolist(), chosen.tolist(), strict=True)):
+        buffer[empty] = elements[index]
+        elements[index] = buffer[other]
+        buffer[other] = buffer[place]
+        empty = place
+    buffer[empty] = None
 
 
 def _shuffled(made: Made, source: Dataset, buffer_size: Any, seeds: Callable[[Pass], NextSeeds], count: int = 1) -> Any:
