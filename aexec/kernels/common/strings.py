@@ -57,7 +57,7 @@ def string_cost(element_ns: float = _ELEMENT_NS, byte_ns: float = 0.5) -> Callab
         if count == 1:  # as for each element of a dataset
             return float(element_ns + byte_ns * len(strings.item()))
         every = 1 if loop_budget.current_budget().allows(count * element_ns) else max(1, count // _FEW)
-        some = strings.flat[::every].tolist()
+        some = (strings.ravel() if every == 1 else strings.flat[::every]).tolist()
         return float(count * element_ns + byte_ns * sum(map(len, some)) * every)
 
     return cost

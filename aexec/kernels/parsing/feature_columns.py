@@ -67,10 +67,10 @@ def read_columns(examples: list[bytes], features: Sequence[tuple[str, DType]]) -
         return None
     keys, kinds = [key.encode() for key, _ in features], bytes([_KINDS[dtype] for _, dtype in features])
     parts: list[list[tuple[Any, bytearray]]] = []
-    for piece in _pieces(examples):
+    for piece, num_bytes in _pieces(examples):
         if parts:
             let_others_run()
-        announce_scratch(_LENGTH_BYTES * len(keys) * len(piece) + sum(map(len, piece)))
+        announce_scratch(_LENGTH_BYTES * len(keys) * len(piece) + num_bytes)
         part = native.records.parse_examples(piece, keys, kinds)
         if part is None:
             return None
@@ -78,25 +78,27 @@ def read_columns(examples: list[bytes], features: Sequence[tuple[str, DType]]) -
     return [_column([part[i] for part in parts], dtype) for i, (_, dtype) in enumerate(features)]
 
 
-def _pieces(examples: list[bytes]) -> Iterator[list[bytes]]:
+def _pieces(examples: list[bytes]) -> Iterator[tuple[list[bytes], int]]:
+    """Some examples at a time, and their bytes."""
     for start in range(0, max(1, len(examples)), _AT_ONCE):
         piece = examples[start : start + _AT_ONCE]
-        if sum(map(len, piece)) > _BYTES_AT_ONCE and len(piece) > 1:
+        size = sum(map(len, piece))
+        if size > _BYTES_AT_ONCE and len(piece) > 1:
             yield from _by_bytes(piece)
         else:
-            yield piece
+            yield piece, size
 
 
-def _by_bytes(examples: list[bytes]) -> Iterator[list[bytes]]:
+def _by_bytes(examples: list[bytes]) -> Iterator[tuple[list[bytes], int]]:
     piece: list[bytes] = []
     size = 0
     for example in examples:
         if piece and size + len(example) > _BYTES_AT_ONCE:
-            yield piece
+            yield piece, size
             piece, size = [], 0
         piece.append(example)
         size += len(example)
-    yield piece
+    yield piece, size
 
 
 def _column(parts: Sequence[tuple[Any, bytearray]], dtype: DType) -> Column:
