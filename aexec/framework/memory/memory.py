@@ -18,8 +18,9 @@ import numpy as np
 
 __all__ = ["available_memory", "is_out_of_memory", "keep_freed_memory", "return_freed_memory", "total_memory"]
 
-# The largest arrays whose memory is kept when it is freed.
-_KEPT_BYTES = 16 << 20
+# The largest arrays whose memory is kept when it is freed.  With 4 MiB a server that refuses large bodies keeps 40 MB
+# more, as each thread may have a heap.
+_KEPT_BYTES = 1 << 20
 
 # Files with limit and use of the process's control group (version 2, version 1).
 _CGROUP_FILES = (
@@ -71,7 +72,7 @@ def total_memory() -> float:
 
 @cache
 def keep_freed_memory() -> None:
-    """Have glibc keep the memory of freed arrays of up to 16 MiB, at most 32 MiB at the end of its heap.
+    """Have glibc keep the memory of freed arrays of up to 1 MiB, at most 2 MiB at the end of each heap.
 
     Otherwise it returns an array of 128 KiB or more to the system, until a larger one was freed, and the kernel has to
     fill the pages of the next array with zeros, which takes ten times as long as an addition.  glibc's limits follow
