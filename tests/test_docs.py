@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import aexec
+import aexec.client.progress_bars  # here, since its libraries ask for the working folder, which blocks an event loop
 from aexec import proto
 from tests.support.examples import Example, examples, run_page
 from tests.support.forked_scripts import ForkedScripts

@@ -161,7 +161,7 @@ FAMILIES = {
         SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2 SparseSegmentSqrtNWithNumSegments SparseSegmentSum
         SparseSegmentSumGrad SparseSegmentSumGradV2 SparseSegmentSumWithNumSegments Spence Sqrt SqrtGrad Square
         SquaredDifference Sub Sum Tan Tanh TanhGrad TruncateDiv TruncateMod UnsortedSegmentMax UnsortedSegmentMin
-        UnsortedSegmentProd UnsortedSegmentSum UpperBound Xdivy Xlog1py Xlogy Zeta _FusedMatMul _HostCast
+        UnsortedSegmentProd UnsortedSegmentSum UpperBound Xdivy Xlog1py Xlogy Zeta _FusedMatMul _HostCast _SumToShape
         _UnaryOpsComposition
     """,
     "nn": """

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection
 from aexec.framework import errors
 from aexec.graph.passes.arithmetic import simplify_arithmetic
 from aexec.graph.passes.batch_norm_folding import fold_batch_norms
+from aexec.graph.passes.broadcast_gradients import sum_to_shapes
 from aexec.graph.passes.common_subexpressions import merge_common_subexpressions
 from aexec.graph.passes.constant_folding import Evaluator, fold_constants
 from aexec.graph.passes.fusion import fuse
@@ -95,6 +96,7 @@ PASSES: dict[str, GraphPass] = {
     "log_softmax": GraphPass(lambda working, *_: join_log_and_softmax(working), exact=False),
     "batch_norm_folding": GraphPass(lambda working, *_: fold_batch_norms(working), exact=False),
     "product_layout": GraphPass(lambda working, *_: lay_out_factors(working), exact=False),
+    "broadcast_gradients": GraphPass(lambda working, *_: sum_to_shapes(working)),
     "padding": GraphPass(lambda working, *_: pad_in_convolutions(working)),
     "fusion": GraphPass(lambda working, *_: fuse(working)),
     "winograd": GraphPass(lambda working, *_: mark_for_winograd(working), exact=False),

@@ -356,6 +356,17 @@ def broadcast_args(c: OpKernelConstruction) -> Compute:
     return compute
 
 
+def gradient_axes(s0: Any, s1: Any) -> list[list[int]]:
+    """For each of two shapes, the axes of the broadcast result over which to sum a gradient.
+
+    Raises:
+        InvalidArgumentError: a shape is not a vector, or they cannot be broadcast against each other.
+    """
+    padded = _padded((s0, s1))
+    equal = s0.shape == s1.shape and padded[0] == padded[1]
+    return [[] if equal else [i for i, size in enumerate(dims) if size == 1] for dims in padded]
+
+
 @kernel("BroadcastGradientArgs", host_memory=("s0", "s1", "r0", "r1"), cost=0, T=INDEX)
 @kernel("BroadcastGradientArgs", device="DEFAULT", host_memory=("s0", "s1", "r0", "r1"), cost=0, T=INDEX)
 def broadcast_gradient_args(c: OpKernelConstruction) -> Compute:
@@ -373,10 +384,7 @@ def broadcast_gradient_args(c: OpKernelConstruction) -> Compute:
         wanted = (s0.tobytes(), s1.tobytes())
         seen, answer = known
         if seen != wanted or s0.ndim != 1 or s1.ndim != 1:
-            padded = _padded((s0, s1))
-            equal = s0.shape == s1.shape and padded[0] == padded[1]
-            axes = [[] if equal else [i for i, size in enumerate(dims) if size == 1] for dims in padded]
-            answer = tuple([np.array(a, numpy_dtype) for a in axes])
+            answer = tuple([np.array(axes, numpy_dtype) for axes in gradient_axes(s0, s1)])
             for array in answer:
                 array.flags.writeable = False
             known = (wanted, answer)

@@ -24,7 +24,7 @@ from aexec.kernels.common.array_module import accumulator, reducer
 from aexec.kernels.common.registration import INDEX
 from aexec.kernels.common.row_sums import MANY, sum_of_rows
 
-__all__ = ["accumulation_type", "truncating_divide"]
+__all__ = ["accumulation_type", "sum_function", "truncating_divide"]
 
 _ARG_TYPES = (*dtypes.REAL_NUMBER, dtypes.bool_)
 _SMALL_FLOATS = (dtypes.float16, dtypes.bfloat16)
@@ -96,11 +96,22 @@ def _axes_scratch(x: Any, axes: Any) -> float:
 @kernel("Sum", "Prod", T=dtypes.NUMBER, Tidx=INDEX, cost=0.4, scratch=_axes_scratch)
 def sum_or_prod(c: OpKernelConstruction) -> Compute:
     """Sums or products; integers wrap around in their own type.  Without axes it is the input itself."""
-    out, keep, axes_of = c.attr("T").np, c.attr("keep_dims"), _Axes(c.attr("Tidx").np)
-    work = accumulation_type(c.attr("T"))
-    reduce = reducer(c.xp, "add" if c.op == "Sum" else "multiply")
+    return sum_function(c.xp, c.attr("T"), c.attr("Tidx"), keep=c.attr("keep_dims"), product=c.op == "Prod")
+
+
+def sum_function(
+    xp: Any, dtype: dtypes.DType, index_type: dtypes.DType, *, keep: bool = False, product: bool = False
+) -> Compute:
+    """Return `(x, axes) -> sum or product`.
+
+    Args:
+        index_type: of the axes.
+        keep: reduced dimensions stay, with size 1.
+    """
+    out, work, axes_of = dtype.np, accumulation_type(dtype), _Axes(index_type.np)
+    reduce = reducer(xp, "multiply" if product else "add")
     # From this many elements on, rows are summed together; not for integers, which wrap around, nor for products.
-    many = MANY if c.op == "Sum" and c.xp is np and work.kind in "fc" else sys.maxsize
+    many = MANY if not product and xp is np and work.kind in "fc" else sys.maxsize
 
     def compute(x: Any, axes: Any) -> Any:
         found = axes_of[x.ndim, axes.tobytes()]

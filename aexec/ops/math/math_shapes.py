@@ -363,3 +363,9 @@ def _named_dims(c: InferenceContext, index: int, term: str, dims: dict[str, Dime
     for label, dim in zip(before + after, named, strict=True):
         dims[label] = c.merge_dims(dims[label], dim) if label in dims else dim
     return c.make_shape(shape.handles[len(before) : stop])
+
+
+def sum_to_shape(c: InferenceContext) -> None:
+    """The shape given by input 1."""
+    c.with_rank(c.input(2), 1)
+    c.set_output(0, c.make_shape_from_shape_tensor(1))

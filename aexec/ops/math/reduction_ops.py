@@ -64,3 +64,7 @@ register_op(
     "Sum(input: T, reduction_indices: Tidx) -> output: T",
     "keep_dims: bool = false", "T: numbertype", "Tidx: {int32, int64} = int32", shape_fn=common.reduction,
 )
+register_op(
+    "_SumToShape(input: T, shape: Tshape, other: Tshape) -> output: T",
+    "second: bool = false", "T: numbertype", "Tshape: {int32, int64} = int32", shape_fn=shapes.sum_to_shape,
+)

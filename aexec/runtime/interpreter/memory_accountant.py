@@ -491,7 +491,7 @@ _MAYBE_PARTS = frozenset(
     """BatchMatrixBandPart BatchMatrixDiagPart BatchToSpaceND BroadcastTo CheckNumerics CheckNumericsV2 DepthToSpace
     DiagPart ExtractVolumePatches Gather GatherNd MatrixBandPart MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3
     MirrorPad MirrorPadGrad Pad PadV2 RaggedTensorToSparse RandomShuffle Reshape SpaceToBatchND SparseAdd SparseReorder
-    StatelessShuffle Tile""".split()
+    StatelessShuffle Tile _SumToShape""".split()
 )
 
 
