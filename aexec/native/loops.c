@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define REVISION 6
+#define REVISION 7
 
 /* Windows over an image: its size, their size, the distance between their taps, their distance, their number, and the
  * padding before the image. */
@@ -86,7 +86,7 @@ static inline Py_ssize_t whole_line(Py_ssize_t channels) {
 
 /* The loops that are used. */
 #define EACH_LOOP(DO)                                                                                                 \
-    DO(erfs) DO(gelu) DO(sigmoids) DO(relu_grads) DO(finish) DO(depthwise) DO(convolve)\
+    DO(erfs) DO(gelu) DO(sigmoids) DO(relu_grads) DO(relu6_grads) DO(finish) DO(depthwise) DO(convolve)\
     DO(filter_gradient) DO(add_windows) DO(winograd) DO(winograd_gradient) DO(max_pool) DO(max_pool_grad) DO(cross_entropy)                        \
     DO(sparse_cross_entropy) DO(add_rows) DO(gradient_descent) DO(momentum) DO(adam) DO(rms_prop) DO(adagrad)\
     DO(lstm) DO(gru) DO(philox)
@@ -200,7 +200,8 @@ static PyObject *py_erfs(PyObject *module, PyObject *args) { return of_each(args
 
 static PyObject *py_sigmoids(PyObject *module, PyObject *args) { return of_each(args, sigmoids); }
 
-static PyObject *py_relu_grads(PyObject *module, PyObject *args) {
+/* A loop over the elements of a gradient and of an input, into an array of their size. */
+static PyObject *of_pairs(PyObject *args, void (*loop)(const float *, const float *, float *, Py_ssize_t)) {
     PyObject *grad, *x, *out;
     struct arrays given = {.count = 0};
     if (!PyArg_ParseTuple(args, "OOO", &grad, &x, &out)) {
@@ -212,8 +213,12 @@ static PyObject *py_relu_grads(PyObject *module, PyObject *args) {
     if (to == NULL) {
         REFUSE;
     }
-    COMPUTE(relu_grads(slope, at, to, size));
+    COMPUTE(loop(slope, at, to, size));
 }
+
+static PyObject *py_relu_grads(PyObject *module, PyObject *args) { return of_pairs(args, relu_grads); }
+
+static PyObject *py_relu6_grads(PyObject *module, PyObject *args) { return of_pairs(args, relu6_grads); }
 
 static PyObject *py_gelu(PyObject *module, PyObject *x) {
     struct arrays given = {.count = 0};
@@ -458,13 +463,14 @@ static PyObject *py_cross_entropy(PyObject *module, PyObject *args) {
 
 /* True if each index is within [0, limit); otherwise an exception is set. */
 static int all_within(const int64_t *index, Py_ssize_t count, Py_ssize_t limit) {
+    int outside = 0; /* no early end, so that the loop is vectorised; a negative index is huge when read as unsigned */
     for (Py_ssize_t i = 0; i < count; i++) {
-        if (index[i] < 0 || index[i] >= limit) {
-            PyErr_SetString(PyExc_IndexError, "an index is out of bounds");
-            return 0;
-        }
+        outside |= (uint64_t)index[i] >= (uint64_t)limit;
     }
-    return 1;
+    if (outside) {
+        PyErr_SetString(PyExc_IndexError, "an index is out of bounds");
+    }
+    return !outside;
 }
 
 static PyObject *py_sparse_cross_entropy(PyObject *module, PyObject *args) {
@@ -661,6 +667,7 @@ static PyMethodDef functions[] = {
     FUNCTION(gelu, METH_O, "gelu(x): in place"),
     FUNCTION(sigmoids, METH_VARARGS, "sigmoids(x, out): out may be x"),
     FUNCTION(relu_grads, METH_VARARGS, "relu_grads(grad, x, out): out may be an input"),
+    FUNCTION(relu6_grads, METH_VARARGS, "relu6_grads(grad, x, out): out may be an input"),
     FUNCTION(finish, METH_VARARGS, "finish(rows, bias, side or None, count, channels, low, high): in place"),
     FUNCTION(depthwise, METH_VARARGS, "depthwise(x, weights, out, windows, channels, row, rows): one image"),
     FUNCTION(convolve, METH_VARARGS,

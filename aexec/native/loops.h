@@ -91,6 +91,13 @@ static TARGET void NAME(relu_grads)(const float *grad, const float *x, float *ou
     }
 }
 
+static TARGET void NAME(relu6_grads)(const float *grad, const float *x, float *out, Py_ssize_t size) {
+#pragma GCC ivdep
+    for (Py_ssize_t i = 0; i < size; i++) {
+        out[i] = grad[i] * ((x[i] > 0.0f) & (x[i] < 6.0f) ? 1.0f : 0.0f);
+    }
+}
+
 /* ---------------------------------------------------------------- after a product */
 
 /* rows [count, channels] in place: plus bias [channels], plus side [count, channels], then within [low, high]. */
@@ -749,6 +756,12 @@ static TARGET void NAME(sparse_cross_entropy)(const float *restrict logits, cons
 /* out[index[i]] += rows[i], for each i in order; index is int64, each within [0, number of rows of out). */
 static TARGET void NAME(add_rows)(float *restrict out, const int64_t *restrict index, const float *restrict rows,
                                   Py_ssize_t count, Py_ssize_t width) {
+    if (width == 1) { /* a loop over one number costs more than the addition */
+        for (Py_ssize_t i = 0; i < count; i++) {
+            out[index[i]] += rows[i];
+        }
+        return;
+    }
     for (Py_ssize_t i = 0; i < count; i++, rows += width) {
         float *to = out + index[i] * width;
         for (Py_ssize_t k = 0; k < width; k++) {

@@ -229,6 +229,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "erfs": (("f", 6), ("f", 6)),
     "sigmoids": (("f", 6), ("f", 6)),
     "relu_grads": (("f", 6), ("f", 6), ("f", 6)),
+    "relu6_grads": (("f", 6), ("f", 6), ("f", 6)),
     "finish": (("f", 6), ("f", 3), ("f", 6), 2, 3, 0.0, 6.0),
     "depthwise": (("f", 60), ("f", 12), ("f", 36), WINDOWS, 3, 0, 3),
     "convolve": (("f", 60), ("f", 60), ("f", 60), SCRATCH, WINDOWS, 3, 5, 0, 3),

@@ -179,13 +179,13 @@ def _where(c: OpKernelConstruction, open_: Callable[[Any], Any]) -> Compute:
     return in_float32(c, compute, forwards=(0,))
 
 
-def _relu_grad(c: OpKernelConstruction) -> Compute:
-    plain = _where(c, lambda x: x > 0)
+def _by_loop_or(c: OpKernelConstruction, loop: str, plain: Compute) -> Compute:
+    """The gradient by a loop in C, for arrays that it takes, else by `plain`."""
     if c.xp is not np:
         return plain
 
     def compute(g: Any, x: Any, out: Any = None) -> Any:
-        made = by_loop("relu_grads", out, g, x)
+        made = by_loop(loop, out, g, x)
         if made is not None:
             return made
         return plain(g, x) if out is None else plain(g, x, out)
@@ -193,8 +193,12 @@ def _relu_grad(c: OpKernelConstruction) -> Compute:
     return compute
 
 
+def _relu_grad(c: OpKernelConstruction) -> Compute:
+    return _by_loop_or(c, "relu_grads", _where(c, lambda x: x > 0))
+
+
 def _relu6_grad(c: OpKernelConstruction) -> Compute:
-    return _where(c, lambda x: (x > 0) & (x < 6))
+    return _by_loop_or(c, "relu6_grads", _where(c, lambda x: (x > 0) & (x < 6)))
 
 
 def _elu_grad(c: OpKernelConstruction) -> Compute:
