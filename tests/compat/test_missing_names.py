@@ -47,11 +47,11 @@ REASONS = {
     "parsing of ragged and sparse features at once": "*SparseFeature io.*",
     "boxes of a network's own": "image.generate_bounding_box_proposals",
     "SavedModels of TensorFlow 2": "saved_model.*",
-    "checks that are switched on for a whole program": "debugging.* add_check_numerics_ops",
+    "checks that are switched on for a whole program": "debugging.*",
     "rewriting a graph's message": "graph_util.*",
     "sets of types": "*QUANTIZED_DTYPES",
     "tests of TensorFlow itself": "test.*",
-    "variables by parts, devices by parts, and other scopes": """create_partitioned_variables DeviceSpec
+    "variables by parts, devices by parts, and other scopes": """create_partitioned_variables
     variable_creator_scope batch_scatter_update grad_pass_through""",
 }
 WHY = Reasons(REASONS)

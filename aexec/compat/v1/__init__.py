@@ -149,8 +149,10 @@ NAMES = {
         svd trace""".split()
     },
     "DType": "aexec:DType",
+    "DeviceSpec": "values.device_spec:DeviceSpec",
     **{f"matrix_{name}": f"functions.linalg:matrix_{name}" for name in "diag diag_part set_diag".split()},
     **{name: f"values.framework_ops:{name}" for name in "control_dependencies device group name_scope".split()},
+    "add_check_numerics_ops": "functions.check_ops:add_check_numerics_ops",
     "arg_max": "functions.math_ops:argmax | input dimension output_type name",
     "arg_min": "functions.math_ops:argmin | input dimension output_type name",
     "as_dtype": "aexec:as_dtype | type_value=value",

@@ -94,3 +94,31 @@ def test_saturation_and_hue_of_integers() -> None:
         tf.image.random_saturation(image, 1.0, 1.0)
     with pytest.raises(ValueError, match=r"max_delta must be <= 0\.5"):
         tf.image.random_hue(image, 0.6)
+
+
+class TestAddCheckNumericsOps:
+    def test_first_wrong_value_is_named(self) -> None:
+        x = tf.placeholder(tf.float32, [2], name="x")
+        y = tf.log(x, name="y")
+        tf.sqrt(y, name="z")
+        tf.cast(tf.constant([1, 2]), tf.int64)
+        with tf.Session() as session:
+            check = tf.add_check_numerics_ops()
+            session.run(check, {x: [2, 3]})
+            with pytest.raises(tf.errors.InvalidArgumentError, match=r"y:0 : Tensor had Inf"):
+                session.run(check, {x: [0, 3]})
+            with pytest.raises(tf.errors.InvalidArgumentError, match=r"z:0 : Tensor had NaN"):
+                session.run(check, {x: [0.5, 3]})
+
+    def test_each_waits_for_the_one_before(self) -> None:
+        tf.sqrt(tf.placeholder(tf.float64, name="x"), name="y")
+        check = tf.add_check_numerics_ops()
+        (last,) = check.control_inputs
+        (first,) = last.control_inputs
+        assert (last.inputs[0].name, first.inputs[0].name, check.type) == ("y:0", "x:0", "NoOp")
+
+    def test_branches_are_refused(self) -> None:
+        x = tf.placeholder(tf.float32, [])
+        tf.cond(x > 0, lambda: x * 2, lambda: x)
+        with pytest.raises(ValueError, match="not compatible with TensorFlow control flow"):
+            tf.add_check_numerics_ops()

@@ -9,13 +9,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aexec import ops
-from aexec.client.building import name_scope
+from aexec.client.building import control_dependencies, group, name_scope
 from aexec.compat.v1.functions.control_flow_ops import Assert, assert_less, assert_less_equal
+from aexec.compat.v1.values.tensors import get_default_graph
 from aexec.framework import dtypes, errors
 from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = [
+    "add_check_numerics_ops",
     "assert_integer",
     "assert_near",
     "assert_negative",
@@ -39,6 +41,28 @@ def _every(holds: Tensor) -> Tensor:
 
 def _asserted(holds: Tensor, said: list[Any], data: Any, summarize: int | None) -> Node:
     return Assert(_every(holds), list(data) if data else said, summarize)
+
+
+def add_check_numerics_ops() -> Node:
+    """`tf.add_check_numerics_ops`: checks all floats that the graph computes so far, one after another.
+
+    Raises:
+        ValueError: some of them are in a branch or a loop.
+    """
+    graph = get_default_graph()
+    checks: list[Tensor] = []
+    for node in list(graph.nodes):
+        for output in node.outputs:
+            if output.dtype not in (dtypes.float16, dtypes.float32, dtypes.float64):
+                continue
+            if node.id in graph.build_state.contexts:
+                raise errors.InvalidValueError(
+                    "`tf.add_check_numerics_ops() is not compatible with TensorFlow control flow operations such as "
+                    f"`tf.cond()` or `tf.while_loop()`: node '{node.name}' is in one."
+                )
+            with control_dependencies(checks[-1:]):
+                checks.append(ops.check_numerics(output, f"{node.name}:{output.index}"))
+    return group(*checks[-1:])
 
 
 def assert_negative(

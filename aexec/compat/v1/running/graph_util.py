@@ -5,7 +5,7 @@ Next to read: `aexec/saved_model/freeze.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aexec import proto
@@ -15,7 +15,9 @@ from aexec.framework import errors
 from aexec.graph.graph import Graph
 from aexec.saved_model.freeze import freeze
 
-__all__ = ["convert_variables_to_constants", "extract_sub_graph"]
+__all__ = ["convert_variables_to_constants", "extract_sub_graph", "remove_training_nodes"]
+
+_COLOCATED = b"loc:@"
 
 
 def convert_variables_to_constants(
@@ -58,11 +60,57 @@ def extract_sub_graph(graph_def: proto.GraphDef, dest_nodes: Sequence[str]) -> p
     return part
 
 
+def remove_training_nodes(input_graph: proto.GraphDef, protected_nodes: Sequence[str] | None = None) -> proto.GraphDef:
+    """`tf.graph_util.remove_training_nodes`: without CheckNumerics, Identity and StopGradient.
+
+    What reads such a node reads its input instead.  Protected nodes stay; so does an Identity or StopGradient that a
+    node is colocated with, or that has control edges.  TensorFlow also removes the edge to what reads a CheckNumerics.
+
+    Raises:
+        InvalidArgumentError: nodes that are to be removed are a circle.
+    """
+    protected = set(protected_nodes or ())
+    nodes = list(input_graph.node)
+    nodes = _spliced(nodes, [node for node in nodes if node.op == "CheckNumerics" and node.name not in protected])
+    kept = protected | {edge[1:] for node in nodes for edge in node.input if edge.startswith("^")}
+    kept |= {
+        place.removeprefix(_COLOCATED).decode()
+        for node in nodes
+        if "_class" in node.attr
+        for place in node.attr["_class"].list.s
+    }
+    passing = [node for node in nodes if node.op in ("Identity", "StopGradient") and node.name not in kept]
+    nodes = _spliced(nodes, [node for node in passing if not any(edge.startswith("^") for edge in node.input)])
+    return proto.GraphDef(node=nodes, library=input_graph.library, versions=input_graph.versions)
+
+
+def _spliced(nodes: Sequence[proto.NodeDef], removed: Sequence[proto.NodeDef]) -> list[proto.NodeDef]:
+    """Copies of the nodes that are not removed, which read the first inputs of those that are."""
+    sources = {node.name: node.input[0] for node in removed}
+    left = []
+    for node in nodes:
+        if node.name not in sources:
+            copy = proto.NodeDef()
+            copy.CopyFrom(node)
+            edges = [edge for edge in node.input if edge.removeprefix("^") == edge or edge[1:] not in sources]
+            copy.input[:] = [_source(edge, sources) for edge in edges]
+            left.append(copy)
+    return left
+
+
+def _source(edge: str, sources: Mapping[str, str]) -> str:
+    """The output that is read in place of one of nodes that are removed."""
+    for _ in range(len(sources) + 1):
+        if (name := edge.partition(":")[0]) not in sources:
+            return edge
+        edge = sources[name]
+    raise errors.InvalidValueError(f"a circle of nodes that are to be removed goes through '{name}'")
+
+
 __getattr__, __dir__ = namespace(
     __name__,
     {},
     {
-        "remove_training_nodes": "sessions leave out what a run does not need: docs/graph-passes.md",
         "must_run_on_cpu": "aexec.Session says where each kernel is: docs/placement.md",
     },
 )

@@ -11,6 +11,7 @@ from typing import Any
 
 from aexec import training
 from aexec.client import building
+from aexec.compat.v1.values.device_spec import DeviceSpec
 from aexec.compat.v1.values.sparse import SparseTensor
 from aexec.compat.v1.values.tensors import get_default_graph
 from aexec.control_flow.structure import leaves_of
@@ -50,8 +51,14 @@ def name_scope(
 
 
 def device(device_name_or_function: Any) -> AbstractContextManager[None]:
-    """`tf.device`."""
-    return building.device(device_name_or_function)
+    """`tf.device`, of a name, a `DeviceSpec`, or a function that returns one of them for a node."""
+    if callable(device_name_or_function):
+        return building.device(lambda node: _device_name(device_name_or_function(node)))
+    return building.device(_device_name(device_name_or_function))
+
+
+def _device_name(spec: Any) -> Any:
+    return spec.to_string() if isinstance(spec, DeviceSpec) else spec
 
 
 def control_dependencies(control_inputs: Iterable[Any] | None) -> AbstractContextManager[None]:
