@@ -12,6 +12,7 @@ from aexec.framework import dtypes
 from aexec.graph.function_body import instantiate
 from aexec.graph.ordering.step_order import StepOrder, step_order
 from aexec.graph.ordering.variable_uses import FunctionEffects
+from tests.support.collector import no_collector
 from tests.support.programs.graphs import GraphBuilder
 
 F = dtypes.float32
@@ -208,6 +209,7 @@ def test_pairs_of_a_large_model() -> None:
     assert all(len(ids) == 2 for ids in order.after.values())
 
 
+@no_collector()
 def seconds(count: int) -> float:
     graph = trained(count).graph()
     began = time.process_time()
