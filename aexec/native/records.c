@@ -1,8 +1,8 @@
 /* aexec.native._records: bytes of TFRecord files and of Example messages, many at a time, and elements of shuffled
  * datasets.  `__init__.py` says what calls these functions.
  *
- * `split_records` and `parse_examples` read what is as writers write it, and leave everything else to Python, which has the checks and the errors:
- * `split_records` stops before a record that is not whole or not right, and `parse_examples` gives None for a message
+ * `split_records` and `parse_examples` read what is as writers write it, and leave everything else to Python, which has
+ * the checks and the errors: `split_records` stops before a record that is not whole or not right, and `parse_examples` gives None for a message
  * that has an unknown field, a field twice, a value of another type, or that is malformed.  What they accept has the
  * meaning that protobuf gives it.
  *
@@ -583,8 +583,9 @@ static int execute(PyObject *module) {
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, execute}, {0, NULL}};
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "aexec.native._records", "Bytes of TFRecord files and Example messages, and elements of shuffled datasets.", 0, functions,
-    slots, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT, "aexec.native._records",
+    "Bytes of TFRecord files and Example messages, and elements of shuffled datasets.", 0, functions, slots, NULL, NULL,
+    NULL,
 };
 
 PyMODINIT_FUNC PyInit__records(void) { return PyModuleDef_Init(&definition); }

@@ -111,7 +111,7 @@ class KernelRegistration:
         compute = in_registered_memory(built.compute_callable(c) if isinstance(built, OpKernel) else built, c)
         cost = self._cost_of_node(c)
         made = BuiltKernel(compute, c.wants_context, cost, c.explain, takes_list=c.takes_list, forwards=c.forwards)
-        made.gives_new_array = c.gives_new_array or bool(c.forwards)
+        made.gives_new_array = c.gives_new_array
         made.calls = c.calls
         made.variables = c.variables
         made.may_be_abandoned = c.may_be_abandoned

@@ -418,11 +418,12 @@ class OpKernelConstruction:
         wanted = self.output_types[0]
         if all(self.input_types[position] is wanted for position in positions):
             self.forwards = positions
+            self.give_new_array()
 
     def give_new_array(self) -> None:
         """Declare that the first output of each call is a new array, or a number, to which nothing else refers.
 
-        The call that uses it may write its own output over it.  `forward_inputs` says so, too.
+        The call that uses it may write its own output over it.  `forward_inputs` declares it, too.
         """
         self.gives_new_array = True
 

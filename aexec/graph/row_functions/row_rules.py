@@ -1,7 +1,7 @@
 """How ops are computed for all rows of a batch at once.
 
-A rule gets a node of the function and its inputs, of which some have rows.  It builds nodes that give the batch of the
-node's results for each row, or fail.  Each element of a result depends only on elements of the same row.
+A rule gets a node of the function and its inputs.  Some of the inputs have rows.  It builds nodes that give the batch
+of the node's results for each row, or fail.  Each element of a result depends only on elements of the same row.
 Next to read: `batched_function.py`.
 """
 

@@ -186,8 +186,6 @@ def log_matrix_determinant(c: OpKernelConstruction) -> Compute:
 
     def sign_and_log(x: Array) -> tuple[Any, Any]:
         sign, log = xp.linalg.slogdet(x)
-        if xp is np and not np.isnan(x).any() and not np.isnan(log).any():
-            return sign, log.astype(np_dtype, copy=False)
         nan, unknown = np_dtype.type(np.nan), _with_nan(xp, x) | xp.isnan(log)
         return xp.where(unknown, nan, sign), xp.where(unknown, nan, log).astype(np_dtype, copy=False)
 
@@ -378,9 +376,10 @@ def svd(c: OpKernelConstruction) -> Compute:
 
     def of_finite(x: Array) -> tuple[Array, ...]:
         """LAPACK does not return for infinite elements, and may fail for NaN."""
-        if xp is np and np.isfinite(x).all():
+        finite = xp.isfinite(x)
+        if xp is np and finite.all():
             return decompose(x)
-        broken = ~xp.isfinite(x).all(axis=(-2, -1))
+        broken = ~finite.all(axis=(-2, -1))
         results = decompose(xp.where(broken[..., None, None], x.dtype.type(0), x))
         for found in results:
             found[broken] = np.nan

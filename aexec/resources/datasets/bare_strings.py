@@ -56,7 +56,7 @@ def bare_strings_of(dataset: Dataset, one: Pass) -> Dataset | None:
 
 
 def begin_bare(dataset: Dataset, one: Pass) -> DatasetIterator:
-    """Begin a dataset in a pass, for an element of which bytes objects or arrays are wanted."""
+    """Begin a dataset in a pass, for a consumer that takes bytes objects as well as arrays."""
     return one.begin(bare_strings_of(dataset, one) or dataset)
 
 

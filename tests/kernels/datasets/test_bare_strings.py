@@ -102,7 +102,7 @@ async def test_string_for_which_a_function_fails_is_an_error_in_its_place(with_l
 
 @pytest.fixture
 def with_damage(files: Files) -> Files:
-    """The files of records, of which the first lacks its last byte."""
+    """The files of records; the last byte of the first one is missing."""
     Path(files[0]).write_bytes(Path(files[0]).read_bytes()[:-1])
     return files[:2]
 

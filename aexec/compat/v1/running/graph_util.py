@@ -13,11 +13,10 @@ from aexec.compat.v1.namespace import namespace, refuse
 from aexec.compat.v1.running.session import Session, in_session
 from aexec.framework import errors
 from aexec.graph.graph import Graph
+from aexec.graph.nodes.colocation import ATTR, group_names
 from aexec.saved_model.freeze import freeze
 
 __all__ = ["convert_variables_to_constants", "extract_sub_graph", "remove_training_nodes"]
-
-_COLOCATED = b"loc:@"
 
 
 def convert_variables_to_constants(
@@ -73,12 +72,9 @@ def remove_training_nodes(input_graph: proto.GraphDef, protected_nodes: Sequence
     nodes = list(input_graph.node)
     nodes = _spliced(nodes, [node for node in nodes if node.op == "CheckNumerics" and node.name not in protected])
     kept = protected | {edge[1:] for node in nodes for edge in node.input if edge.startswith("^")}
-    kept |= {
-        place.removeprefix(_COLOCATED).decode()
-        for node in nodes
-        if "_class" in node.attr
-        for place in node.attr["_class"].list.s
-    }
+    for node in nodes:
+        if ATTR in node.attr:
+            kept.update(group_names({ATTR: list(node.attr[ATTR].list.s)}))
     passing = [node for node in nodes if node.op in ("Identity", "StopGradient") and node.name not in kept]
     nodes = _spliced(nodes, [node for node in passing if not any(edge.startswith("^") for edge in node.input)])
     return proto.GraphDef(node=nodes, library=input_graph.library, versions=input_graph.versions)
@@ -92,7 +88,7 @@ def _spliced(nodes: Sequence[proto.NodeDef], removed: Sequence[proto.NodeDef]) -
         if node.name not in sources:
             copy = proto.NodeDef()
             copy.CopyFrom(node)
-            edges = [edge for edge in node.input if edge.removeprefix("^") == edge or edge[1:] not in sources]
+            edges = [edge for edge in node.input if not edge.startswith("^") or edge[1:] not in sources]
             copy.input[:] = [_source(edge, sources) for edge in edges]
             left.append(copy)
     return left
