@@ -31,7 +31,7 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
 * `record_network_buffer`, `record_network_buffer_freed`: for the memory log, of bodies that came from clients.
 * `describe_node`, `describe_function`: nodes as plain data, for drawing; `viewer_files`: what draws them.
 * `dispose`: takes the graph of a closed session apart, if it is the server's own; `leave_undisposed` stops that.
-* `load_kernels`: imports all ops and kernels and what they need, for a process from which others are forked.
+* `load_kernels`: imports all ops and kernels and nearly all they need, for a process from which others are forked.
 * `PartialRun`: a step in parts, as `Session.partial_run_setup` returns it.
 * `Queue`: a queue of a session, as `Session.queue` returns it; `QueueStatistics`: what it holds; `queue_class`: the
   class of the queues that an op makes.
@@ -260,16 +260,20 @@ def restore_session(
     session_recorder.restore_state(session.resources, session.tensors.state, records, kept, next_tensor)
 
 
+# To import these takes a third of the time of all, and few graphs have an op that needs them: SobolSample.
+_RARELY_NEEDED = {"scipy.stats"}
+
+
 def load_kernels() -> None:
-    """Import all ops and kernels and what they need, and make all definitions that are otherwise made at an op's first
-    use.
+    """Import all ops and kernels and nearly all that they need, and make all definitions that are otherwise made at an
+    op's first use.
 
     Reads files, and takes a second or two.
     """
     op_registry.global_registry.load()
     for op in op_registry.global_registry.ops():
         node_def.attr_readers(op_registry.global_registry.lookup(op).op_def)
-    kernel_registry.global_registry.load()
+    kernel_registry.global_registry.load(without=_RARELY_NEEDED)
 
 
 def session_on_cluster(source: Any, target: str, config: Any, security: ClusterSecurity) -> Session:

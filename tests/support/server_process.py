@@ -15,6 +15,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -304,6 +305,8 @@ class ServerProcess:
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        self._files_left = [str(path.relative_to(self.temporary)) for path in self.temporary.rglob("*")]
+        shutil.rmtree(self.temporary, ignore_errors=True)
         return left
 
     def expect_killed(self) -> None:
@@ -336,9 +339,7 @@ class ServerProcess:
         if self._killed:
             return
         assert status == self.expected_status, f"exit status {status}:\n{self.log[-3000:]}"
-        files = [str(path.relative_to(self.temporary)) for path in self.temporary.rglob("*")]
-        assert not files, f"files left: {files}"
-        self.temporary.rmdir()
+        assert not self._files_left, f"files left: {self._files_left}"
         if not self.may_log_tracebacks:
             assert "Traceback" not in self.log, self.log[-5000:]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -223,15 +223,20 @@ class KernelRegistry:
             module in sys.modules for kernel in self._by_op.get(op, ()) for module in kernel.needs
         )
 
-    def load(self, ops: Iterable[str] | None = None) -> None:
+    def load(self, ops: Iterable[str] | None = None, *, without: Container[str] = ()) -> None:
         """Import the kernels of these ops, or all kernels, and the modules that they need.
 
         Reads files, and may take a second: not for the event loop.
+
+        Args:
+            ops: names of ops; None for all.
+            without: modules to leave until a graph has an op that needs them.
         """
         for op in self.ops() if ops is None else ops:
             for kernel in self.kernels_of(op):
                 for module in kernel.needs:
-                    importlib.import_module(module)
+                    if module not in without:
+                        importlib.import_module(module)
 
     def register(self, registration: KernelRegistration) -> None:
         """Add a kernel, unless a `registration_filter` in force drops it."""

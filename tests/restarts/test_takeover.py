@@ -264,8 +264,15 @@ async def adding_clients(port: int, session: str) -> AsyncIterator[Added]:
         await asyncio.gather(*tasks)
 
 
-@pytest.mark.parametrize("hosts", ["0", "2", "auto"])
-@pytest.mark.parametrize("unready", ["0s", "100s"])
+@pytest.mark.parametrize(
+    ("hosts", "unready"),
+    [
+        ("0", "0s"),
+        ("2", "100s"),
+        ("auto", "0s"),
+        *(pytest.param(*rest, marks=pytest.mark.soak) for rest in (("0", "100s"), ("2", "0s"), ("auto", "100s"))),
+    ],
+)
 async def test_store_goes_to_the_process_that_reuses_the_port(
     tmp_path: Path, folders: list[Path], hosts: str, unready: str
 ) -> None:

@@ -99,8 +99,14 @@ def test_creation_with_a_key_is_answered_by_any_host(serve: Serve) -> None:
     assert (made.status, again.status) == (201, 201) and again.body == made.body
 
 
-@pytest.mark.parametrize("hosts", ["2", "auto"])
-@pytest.mark.parametrize("all_of_it", [False, True])
+@pytest.mark.parametrize(
+    ("hosts", "all_of_it"),
+    [
+        ("2", False),
+        ("auto", True),
+        *(pytest.param(*rest, marks=pytest.mark.soak) for rest in (("2", True), ("auto", False))),
+    ],
+)
 def test_operation_survives_its_host_and_its_server(serve: Serve, hosts: str, *, all_of_it: bool) -> None:
     server = serve(hosts)
     handle = _counter(server)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.durable.killed_server import Rounds
+from tests.restarts.killed_server import Rounds
 from tests.support.server_process import ServerProcess
 
 
