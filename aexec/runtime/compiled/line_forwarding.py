@@ -13,6 +13,9 @@ A call may write over a value if nothing else can refer to the value's memory:
 * Both are in the same block, so that the value is made anew for each call.  A value that a loop makes once for all
   iterations is excluded.
 
+A loop variable, such as the sum of the gradients of all iterations, is written over from the second iteration on: its
+value was made in the iteration before, for this one alone.  The value that enters the loop is not ours.
+
 Shape inference must know that the output has the value's shape and is an array, not a number; if it does not know, the
 line looks at large values.  If the interpreter takes over later, it does not need the value: the only consumer is done.
 A call that cannot be made inline raises before it writes.  For small values, too, this saves the allocation.  Next to
@@ -21,17 +24,18 @@ read: `interpreter/forwarding.py`, for the interpreter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from aexec.framework.memory.unshared import fits
 from aexec.runtime.compiled.line_costs import LineCosts
-from aexec.runtime.compiled.line_layout import LineLayout
-from aexec.runtime.plans.blocks import Item, Value
+from aexec.runtime.compiled.line_layout import LineLayout, calls_nothing
+from aexec.runtime.plans.blocks import Block, Item, Loop, Value
 from aexec.runtime.plans.inferred_shapes import Dims, fully_known, is_built_in, partial_shape
-from aexec.runtime.plans.plan import PlanNode
+from aexec.runtime.plans.plan import Kind, PlanNode
 
 __all__ = ["Forwarding", "fitting"]
 
@@ -47,6 +51,8 @@ class Forwarding:
         self._layout = layout
         self._costs = costs
         self._once = once
+        self._carried = {merge: (loop, after) for loop in layout.counters for merge, _, after in loop.merges}
+        self._readers: dict[Loop, Counter[str]] = {}
 
     def out(self, node: PlanNode) -> str:
         """Return the last argument of a call, which says what it writes its output over; "" for a new array."""
@@ -59,17 +65,58 @@ class Forwarding:
             for position, source in zip(node.forwards, sources, strict=True)
         ]
         for source, shape in zip(sources, shapes, strict=True):
-            if source is None or not self._is_ours(source, node):
+            if source is None:
+                continue
+            later = self._later_iterations(source, node)
+            if not later and not self._is_ours(source, node):
                 continue
             name = layout.name(source)
             if _has_shape_of_output(shape, shapes):
-                return _written_over(node.compute, name)
+                return f", out={name} if {later} else None" if later else _written_over(node.compute, name)
             large = [name for name in self._costs.larger(node) if name]
             if large and (shape is None or None in shape):
-                tests = [f"{name}.size > SMALL" for name in large]
+                test = " or ".join(f"{name}.size > SMALL" for name in large)
+                test = f"{later} and ({test})" if later else test
                 every = [layout.argument(node.frame, node.first + position) for position in node.forwards]
-                return f", out=fitting({', '.join([name, *every])}) if {' or '.join(tests)} else None"
+                return f", out=fitting({', '.join([name, *every])}) if {test} else None"
         return ""
+
+    def _later_iterations(self, value: Value, node: PlanNode) -> str:
+        """Return the variable that is not 0 where a call alone has the value of a loop variable; "" if it never has."""
+        layout = self._layout
+        merge, output = layout.origin(value)
+        if output or merge not in self._carried:
+            return ""
+        loop, after = self._carried[merge]
+        made = layout.of_slot.get((after.frame, after.first))
+        if made is None or layout.block_of(node) is not loop.body:
+            return ""
+        source, source_output = layout.origin(made)
+        if not _is_fresh(source, source_output) or source in self._once:
+            return ""
+        if layout.block_of(source) is not loop.body or layout.guard_of(source):
+            return ""
+        readers = self._readers_in(loop)
+        once_each = readers[layout.merges[merge]] == readers[layout.name((source, source_output))] == 1
+        return layout.counters[loop] if once_each else ""
+
+    def _readers_in(self, loop: Loop) -> Counter[str]:
+        """Return how often each variable is read in a loop: by calls, guards, and the next iteration."""
+        if loop not in self._readers:
+            counts = Counter(self._layout.name((after, 0)) for _, _, after in loop.merges)
+            for block in (loop.cond, loop.body):
+                for index in range(len(block.items)):
+                    counts.update(self._read_at(block, index))
+            self._readers[loop] = counts
+        return self._readers[loop]
+
+    def _read_at(self, block: Block, index: int) -> Iterable[str]:
+        """Return the variables that an item of a block reads; passing a value on is no read."""
+        item, layout = block.items[index], self._layout
+        if isinstance(item, Loop) or not (item.kind == Kind.SWITCH or calls_nothing(item)):
+            return layout.used_at(block, index)
+        predicates = layout.predicates(block.guards[index])
+        return [*predicates, layout.inputs(item)[1]] if item.kind == Kind.SWITCH else predicates
 
     def _is_ours(self, value: Value, node: PlanNode) -> bool:
         """Return whether a call alone has the memory of one of its inputs."""

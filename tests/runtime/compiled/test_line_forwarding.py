@@ -249,6 +249,86 @@ async def test_values_that_go_round_a_loop_are_not_overwritten() -> None:
             np.testing.assert_array_equal(got, [y, z])
 
 
+def summed(i: Any, x: Any, y: Any, z: Any) -> Any:
+    return x + y, z
+
+
+def summed_and_kept(i: Any, x: Any, y: Any, z: Any) -> Any:
+    return x + y, y  # the next iteration has this one's sum
+
+
+def summed_twice(i: Any, x: Any, y: Any, z: Any) -> Any:
+    y = x + y
+    return y, y
+
+
+def summed_constants(i: Any, x: Any, y: Any, z: Any) -> Any:
+    return ops.tanh(x), y + z  # y is the same array in all iterations but the first
+
+
+def summed_in_a_branch(i: Any, x: Any, y: Any, z: Any) -> Any:
+    return aexec.cond(i < 2, lambda: x + y, lambda: ops.tanh(y)), z
+
+
+def summed_around_a_loop(i: Any, x: Any, y: Any, z: Any) -> Any:
+    _, inner = aexec.while_loop(lambda j, _: j < 2, lambda j, a: (j + 1, x + a), (0, z))
+    return inner + y, z
+
+
+def passed_on(i: Any, x: Any, y: Any, z: Any) -> Any:
+    return ops.identity(x + ops.identity(y)), z
+
+
+@pytest.mark.parametrize("shape", [SHAPE, LARGE])
+@pytest.mark.parametrize(
+    ("body", "overwrites"),
+    [
+        (summed, {"AddV2"}),
+        (passed_on, {"AddV2"}),
+        (summed_and_kept, set()),
+        (summed_twice, set()),
+        (summed_constants, {"AddV2"}),
+        (summed_in_a_branch, set()),
+        (summed_around_a_loop, {"AddV2"}),
+    ],
+)
+async def test_loop_variables_are_overwritten_from_the_second_iteration_on(
+    body: Any, overwrites: set[str], shape: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What enters the loop is kept, and the interpreter may take over at any call."""
+    with aexec.Graph() as graph:
+        x: Any = aexec.placeholder("float32", shape, name="x")
+        start: Any = aexec.placeholder("float32", shape, name="start")
+        ends = aexec.while_loop(lambda i, *_: i < 4, lambda i, y, z: (i + 1, *body(i, x, y, z)), (0, start, start))
+        for name, end in zip("iyz", ends, strict=True):
+            ops.identity(end, name=name)
+    fed = numbers(1, shape), numbers(2, shape)
+    before = [value.copy() for value in fed]
+    async with session(graph, compile_plans=False) as s:
+        wanted = await s.run(["y:0", "z:0"], {"x:0": fed[0], "start:0": fed[1]})
+    calls = [0]
+    last = [-1]
+
+    def interrupt() -> None:
+        calls[0] += 1
+        if calls[0] == last[0]:
+            raise TakeOverError("here")
+
+    monkeypatch.setattr(line_writer, "INTERRUPT", interrupt)
+    async with session(graph) as s:
+        call = s.make_callable(["y:0", "z:0"], ["x:0", "start:0"])
+        text = await s.plan_source(call)
+        found = re.findall(r"out=(?:fitting\()?m\d.*if i\d.* else None\)+  # \S+ \((\w+)\)", text)
+        assert set(found) == overwrites
+        await call(*fed)
+        for last[0] in range(-1, calls[0] + 1):
+            calls[0] = 0
+            kept = await call(*fed)
+            np.testing.assert_array_equal(kept, wanted)
+            np.testing.assert_array_equal(fed, before)
+            np.testing.assert_array_equal(await call(*fed), kept)  # nothing of a run is overwritten by the next
+
+
 async def test_large_values_of_unknown_shape_are_looked_at() -> None:
     def added(x: Any) -> None:
         ops.add_v2(ops.relu(x), np.ones((2, 1, 1), np.float32), name="y")
