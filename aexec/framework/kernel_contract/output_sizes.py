@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from aexec.framework.wire.op_def import OpDef
 
 __all__ = [
+    "AtMost",
     "AttrCost",
     "Broadcast",
     "PerOutput",
@@ -103,6 +104,24 @@ class Varying(Broadcast):
     """
 
     __slots__ = ()
+
+
+class AtMost:
+    """A cost function whose result is limited by the number of elements, so that it need not be asked for small values.
+
+    Args:
+        element_ns: nanoseconds per element of the inputs, at most.
+        cost: returns nanoseconds.
+    """
+
+    __slots__ = ("cost", "element_ns")
+
+    def __init__(self, element_ns: float, cost: Callable[..., float]) -> None:
+        self.element_ns = element_ns
+        self.cost = cost
+
+    def __call__(self, *inputs: Any) -> float:
+        return self.cost(*inputs)
 
 
 def broadcast_elements(inputs: Sequence[Any]) -> int:

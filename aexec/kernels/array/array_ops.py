@@ -18,7 +18,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.kernel_contract.output_sizes import AttrCost, PerOutput
+from aexec.framework.kernel_contract.output_sizes import AtMost, AttrCost, PerOutput
 from aexec.framework.shape import MAX_RANK, PartialTensorShape, check_max_rank, shape_text
 from aexec.framework.wire.attr_value import TensorAttr
 from aexec.kernels.array.constant_inputs import freeze, is_frozen
@@ -194,7 +194,7 @@ def _reshape_cost(x: Any, shape: Any) -> float:
     host_memory=("shape",),
     all_memory=("tensor", "shape", "output"),
     device_types=_NO_VARIANT,
-    cost=_reshape_cost,
+    cost=AtMost(1.0, _reshape_cost),
     Tshape=INDEX,
 )
 def reshape(c: OpKernelConstruction) -> Compute:

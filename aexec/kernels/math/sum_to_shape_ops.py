@@ -13,6 +13,7 @@ import numpy as np
 from aexec.framework import dtypes
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.kernel_contract.output_sizes import AtMost
 from aexec.framework.shape import MAX_RANK
 from aexec.kernels.array.array_ops import reshape
 from aexec.kernels.array.fill_ops import gradient_axes
@@ -32,7 +33,7 @@ def _cost(x: Any, shape: Any, other: Any) -> float:
     return _SUM_NS * float(x.size)
 
 
-@kernel("_SumToShape", host_memory=("shape", "other"), T=dtypes.NUMBER, Tshape=INDEX, cost=_cost)
+@kernel("_SumToShape", host_memory=("shape", "other"), T=dtypes.NUMBER, Tshape=INDEX, cost=AtMost(_SUM_NS, _cost))
 def sum_to_shape(c: OpKernelConstruction) -> Compute:
     """Return the input itself if it has the wanted shape and the operand was not broadcast.
 

@@ -4,6 +4,8 @@
     if f0.shape not in s2: light(s2, f0.shape, n2, f0)     once for each set of shapes
     v3 = measured(n3, c3, v2)                              a call that was slow once
     if (ns := heavy_ns(n4, v3)): yield n4, ns, [v3]        in a line that goes on in a thread
+    if (v3.shape not in s5) and (ns := weigh(s5, v3.shape, n5, v3)): yield n5, ns, [v3]
+                                                           the same, once for each set of shapes
 
 The checks use estimates, which change as calls are measured; then the plan must be compiled again.
 Next to read: `line_writer.py`, which writes the checks; `plans/call_estimates.py`, whose functions they call.
@@ -187,10 +189,15 @@ def questions(heavy_ns: Callable[[PlanNode, Sequence[Any]], float]) -> dict[str,
         if heavy_ns(node, inputs):
             raise HeavyError
 
-    def light(shapes: set[Any], key: Any, node: PlanNode, *inputs: Any) -> None:
-        heavy(node, *inputs)
-        if is_light(node, inputs) and len(shapes) < _MAX_SHAPES:
+    def weigh(shapes: set[Any], key: Any, node: PlanNode, *inputs: Any) -> float:
+        ns = heavy_ns(node, inputs)
+        if not ns and is_light(node, inputs) and len(shapes) < _MAX_SHAPES:
             shapes.add(key)
+        return ns
+
+    def light(shapes: set[Any], key: Any, node: PlanNode, *inputs: Any) -> None:
+        if weigh(shapes, key, node, *inputs):
+            raise HeavyError
 
     def measured(node: PlanNode, compute: Callable[..., Any], *inputs: Any, **out: Any) -> Any:
         heavy(node, *inputs)
@@ -206,4 +213,5 @@ def questions(heavy_ns: Callable[[PlanNode, Sequence[Any]], float]) -> dict[str,
         "measured": measured,
         "now": perf_counter,
         "outgrow": outgrow,
+        "weigh": weigh,
     }

@@ -89,8 +89,12 @@ class KernelCalls:
             self._namespace[f"n{number}"] = node
             if self._costs.yields_at(node):
                 self.may_be_away = True
+                ask = f"heavy_ns(n{number}, {inputs})"
+                if shapes := self._costs.shapes_asked(node, test):
+                    self._namespace[f"s{number}"] = set()
+                    test, ask = f"{shapes} not in s{number}", f"weigh(s{number}, {shapes}, n{number}, {inputs})"
                 test = f"({test}) and " if test else ""
-                function.add(f"if {test}(ns := heavy_ns(n{number}, {inputs})): yield n{number}, ns, [{inputs}]", node)
+                function.add(f"if {test}(ns := {ask}): yield n{number}, ns, [{inputs}]", node)
                 if changes:
                     function.add("else: yield changes", node)
                     changes = False

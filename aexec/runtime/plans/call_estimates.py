@@ -13,7 +13,7 @@ from typing import Any
 
 from aexec.framework.kernel_contract.node_estimate import CallEvent, MeasuredCall, NodeEstimate
 from aexec.framework.kernel_contract.op_kernel import Cost
-from aexec.framework.kernel_contract.output_sizes import Broadcast, Varying, expected_ns
+from aexec.framework.kernel_contract.output_sizes import AtMost, Broadcast, Varying, expected_ns
 from aexec.framework.waiting.loop_budget import current_budget
 from aexec.runtime.plans.plan import PlanNode
 
@@ -61,6 +61,8 @@ def light_elements(node: PlanNode, most: int) -> int:
     cost, allowed = node.cost, current_budget().inline_ns / (2 * node.estimate.scale)
     if isinstance(cost, Broadcast):
         allowed -= cost.call_ns
+        cost = cost.element_ns
+    elif isinstance(cost, AtMost):
         cost = cost.element_ns
     if callable(cost):
         return 0

@@ -12,7 +12,7 @@ from aexec.framework import errors
 from aexec.framework.device_contract.device import Device
 from aexec.framework.device_contract.queued_kernel import QueuedKernel
 from aexec.framework.kernel_contract.op_kernel import BuiltKernel
-from aexec.framework.kernel_contract.output_sizes import Broadcast, Varying, is_as_large_as_an_input
+from aexec.framework.kernel_contract.output_sizes import AtMost, Broadcast, Varying, is_as_large_as_an_input
 from aexec.framework.state.ref_cell import dereferencing
 from aexec.framework.waiting.inline_call import PostponedError
 from aexec.framework.waiting.long_work import steadily
@@ -231,9 +231,10 @@ class _Builder:
     def _check_of(self, node: Node, kernel: BuiltKernel) -> int:
         if isinstance(kernel.cost, Broadcast) and not isinstance(kernel.cost, Varying):
             return 1 if is_as_large_as_an_input([self._dims(endpoint) for endpoint in node.in_edges]) else 3
-        if callable(kernel.cost) or kernel.cost * self.small > _LONG * self.budget.inline_ns:
+        cost = kernel.cost.element_ns if isinstance(kernel.cost, AtMost) else kernel.cost
+        if callable(cost) or cost * self.small > _LONG * self.budget.inline_ns:
             return 2
-        return 1 if kernel.cost else 0
+        return 1 if cost else 0
 
     def _dims(self, endpoint: Endpoint) -> tuple[int | None, ...] | None:
         """A value's shape, as far as it is known for all feeds."""

@@ -17,6 +17,7 @@ import pytest
 import aexec
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
+from aexec.framework.kernel_contract.op_kernel import of_shapes
 from aexec.framework.op_contract.op_registry import register_op
 from aexec.framework.waiting.inline_call import on_event_loop
 from aexec.runtime.compiled import compiled_execution, line_writer
@@ -36,6 +37,7 @@ from tests.support.programs.line_runs import STARTS, Interruptions, Outcome, bat
 from tests.support.time_limit import LIMIT
 
 register_op("TestStretchHeavy(x: float) -> y: float")
+register_op("TestStretchWeighed(x: float) -> y: float")
 register_op("TestStretchLight(x: float) -> y: float")
 register_op("TestStretchState(x: float) -> y: float", stateful=True)
 register_op("TestStretchChange(x: float) -> y: float", stateful=True)
@@ -43,6 +45,8 @@ register_op("TestStretchChange(x: float) -> y: float", stateful=True)
 X = np.arange(3, dtype=np.float32)
 # (node, is it called on the loop?), in order.
 CALLS: list[tuple[str, bool]] = []
+# The shapes for which a cost was asked.
+WEIGHED: list[tuple[int, ...]] = []
 # What a node does in place of adding one.
 _behaviour: dict[str, Callable[[Any], Any]] = {}
 _cost = [1e12]
@@ -56,6 +60,17 @@ def _called(name: str, x: Any) -> Any:
 
 @kernel("TestStretchHeavy", cost=lambda x: _cost[0])
 def _heavy(c: Any) -> Any:
+    return lambda x: _called(c.name, x)
+
+
+@of_shapes
+def _weigh(x: Any) -> float:
+    WEIGHED.append(x.shape)
+    return 1e9 * (x.size > 1000)
+
+
+@kernel("TestStretchWeighed", cost=_weigh)
+def _weighed(c: Any) -> Any:
     return lambda x: _called(c.name, x)
 
 
@@ -83,12 +98,18 @@ def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> It
     # How fast these runs are depends on what else the machine does.
     monkeypatch.setattr(compilation_policy, "Trial", lambda: None)
     yield
-    for kept in (CALLS, _behaviour, line_programs.IS_HEAVY, line_programs.TALLY):
+    for kept in (CALLS, WEIGHED, _behaviour, line_programs.IS_HEAVY, line_programs.TALLY):
         kept.clear()
     _cost[0] = 1e12
 
 
-KINDS = {"h": "TestStretchHeavy", "l": "TestStretchLight", "s": "TestStretchState", "c": "TestStretchChange"}
+KINDS = {
+    "h": "TestStretchHeavy",
+    "l": "TestStretchLight",
+    "s": "TestStretchState",
+    "c": "TestStretchChange",
+    "w": "TestStretchWeighed",
+}
 
 
 def chain(kinds: str) -> aexec.Graph:
@@ -210,6 +231,20 @@ async def test_heavy_calls_of_a_loop_are_made_in_a_thread(kinds: str, wanted: st
         assert (await call(X, 3)).tolist() == (X + 3 * len(kinds)).tolist()
         assert places() == wanted
         assert (await call(X, 0)).tolist() == X.tolist()
+
+
+async def test_cost_of_shapes_is_asked_once_for_light_ones() -> None:
+    large = np.zeros(2000, np.float32)
+    async with aexec.Session(chain("wh")) as session:
+        call = await going_on(session, "wh")
+        await call(X)
+        WEIGHED.clear()
+        CALLS.clear()
+        for value, wanted in ((X, "lt"), (X, "lt"), (large, "tt"), (X, "lt"), (large, "tt")):
+            assert (await call(value)).tolist() == (value + 2).tolist()
+            assert places() == wanted
+        assert large.shape in WEIGHED
+        assert X.shape not in WEIGHED
 
 
 async def test_error_in_a_loop_in_a_thread_is_that_of_its_node() -> None:

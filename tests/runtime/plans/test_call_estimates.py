@@ -10,12 +10,13 @@ import pytest
 
 import aexec
 from aexec.framework.kernel_contract.node_estimate import EstimateState, NodeEstimate
-from aexec.framework.kernel_contract.output_sizes import Varying
+from aexec.framework.kernel_contract.output_sizes import AtMost, Varying
 from aexec.runtime.plans.call_estimates import (
     correct_estimate,
     correct_in_thread,
     heavy_ns,
     is_light,
+    light_elements,
     took_at_most,
     usual_ns,
 )
@@ -90,6 +91,23 @@ def test_estimate_without_measurements_is_doubted(node: PlanNode) -> None:
     assert not heavy_ns(node, X)
     correct_in_thread(node, many, 0.1 * MS)
     assert not heavy_ns(node, many)
+
+
+async def test_limit_of_a_cost_function_says_how_many_elements_are_light(node: PlanNode) -> None:
+    begin(node, lambda x: 0.0, 2)
+    assert light_elements(node, 1 << 30) == 0  # such a call may be heavy with any inputs
+    begin(node, AtMost(2.0, lambda x: 0.0), 1)
+    assert heavy_ns(node, (np.ones(1 << 20, np.float32),)) == 0.0
+    assert light_elements(node, 1000) == 1000
+    assert light_elements(node, 1 << 30) == 125_000  # half of what a slice allows: it may take twice as long
+    with aexec.Graph() as graph:
+        x, shape = aexec.placeholder("float32", None, name="x"), aexec.placeholder("int32", [None], name="shape")
+        aexec.ops.reshape(x, shape, name="y")
+    async with aexec.Session(graph) as session:
+        call = session.make_callable("y:0", ["x:0", "shape:0"])
+        await call(*X, np.int32([-1]))
+        assert call.plan is not None
+        assert [node.check for node in call.plan.nodes] == [1]
 
 
 def test_varying_cost_is_not_corrected_downwards(node: PlanNode) -> None:
