@@ -89,8 +89,9 @@ class TensorArray:
         self.marked_size: int | None = None
         self._begin: Callable[[], None] | None = None
         # The shape that was last found to fit.  It still fits while `element_shape` is the same object; when that
-        # changes, it # becomes the shape of an element.
+        # changes, it becomes the shape of an element.
         self._fitting: tuple[int, ...] | None = None
+        self._cleared = _Cleared(())  # the last mark: elements of one shape share it
         self._length = size
         self._lock = threading.Lock()
         # The elements up to some place: at least all that were read or written.
@@ -201,8 +202,12 @@ class TensorArray:
             InvalidArgumentError: the index is out of range, the element was written or read before, or its shape does
                 not fit.
         """
-        elements = self.elements
+        elements = self._elements
+        if elements is None or self._begin is not None:
+            elements = self.elements
         if not 0 <= index < len(elements):
+            if self._append(elements, index, value):
+                return
             self.make_room(index)
         if value.shape != self._fitting:
             self._check_shape(index, value.shape)
@@ -212,6 +217,24 @@ class TensorArray:
                 raise self._error(f"Could not write to TensorArray index {index} because it has already been read.")
             value = self._accumulated(index, old, value)
         elements[index] = value
+
+    def _append(self, elements: list[Any], index: int, value: Any) -> bool:
+        """Write a value behind all others, as a loop does; return False if that is not where it belongs, or does not
+        fit.
+        """
+        # Memory is announced for every thousandth.
+        if (
+            index == len(elements) == self._length
+            and self.dynamic_size
+            and index % _FEW
+            and value.shape == self._fitting
+        ):
+            with self._lock:
+                if index == len(elements) == self._length:
+                    elements.append(value)
+                    self._length = index + 1
+                    return True
+        return False
 
     def _check_shape(self, index: int, shape: tuple[int, ...]) -> None:
         if not self.element_shape.is_compatible_with(shape):
@@ -242,7 +265,9 @@ class TensorArray:
         Raises:
             InvalidArgumentError: out of range, cleared, or unwritten with an unknown shape.
         """
-        elements = self.elements
+        elements = self._elements
+        if elements is None or self._begin is not None:
+            elements = self.elements
         if not 0 <= index < len(elements):
             if not 0 <= index < self._length:
                 return self._zeros(self.shape_at(index))  # of a gradient array whose forward array grew later
@@ -256,7 +281,10 @@ class TensorArray:
         if value is None:
             value = self._zeros(self._unwritten_shape(index))
         if self.clear_after_read:
-            elements[index] = _Cleared(value.shape)
+            cleared = self._cleared
+            if cleared.shape != value.shape:
+                cleared = self._cleared = _Cleared(value.shape)
+            elements[index] = cleared
         return value
 
     def _zeros(self, shape: tuple[int, ...]) -> Any:

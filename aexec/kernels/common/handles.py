@@ -22,11 +22,12 @@ from aexec.framework.state.resource_manager import (
     ResourceHandle,
     ResourceManager,
     handle_from_tensor,
+    is_fixed_handle,
     make_handle_tensor,
 )
 from aexec.kernels.common.variants import boxed
 
-__all__ = ["anonymous", "delete_by_handle", "find_resource", "names_of", "shared", "step_handle"]
+__all__ = ["anonymous", "delete_by_handle", "find_resource", "names_of", "resource_finder", "shared", "step_handle"]
 
 R = TypeVar("R")
 
@@ -131,6 +132,27 @@ def find_resource(context: OpKernelContext, reference: Any, kind: type[R]) -> R:
         NotFoundError: there is no such resource.
     """
     return context.resources.lookup(*names_of(reference), kind)
+
+
+def resource_finder(kind: type[R]) -> Callable[[OpKernelContext, Any], R]:
+    """Like `find_resource`, a function that remembers the last resource: in a loop a kernel gets the same handle
+    repeatedly.
+    """
+    last: tuple[Any, Any] = (None, None)  # one tuple, as threads may share the kernel
+
+    def find(context: OpKernelContext, handle: Any) -> R:
+        nonlocal last
+        tensor, reference = last
+        if tensor is handle:
+            known: R | None = reference()
+            if known is not None:
+                return known
+        found = find_resource(context, handle, kind)
+        if is_fixed_handle(handle):
+            last = handle, weakref.ref(found)
+        return found
+
+    return find
 
 
 def names_of(reference: Any) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from aexec.framework.dtypes import DType
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
-from aexec.kernels.common.handles import find_resource, step_handle
+from aexec.kernels.common.handles import find_resource, resource_finder, step_handle
 
 _numbers = itertools.count()
 
@@ -83,11 +83,11 @@ def stack(c: OpKernelConstruction) -> Compute:
 
 @kernel("StackPush", "StackPushV2", cost=0)
 def stack_push(c: OpKernelConstruction) -> Compute:
-    dtype, swap = c.attr("T"), c.attr("swap_memory")
+    dtype, swap, find = c.attr("T"), c.attr("swap_memory"), resource_finder(Stack)
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, value: Any) -> Any:
-        found = find_resource(context, handle, Stack)
+        found = find(context, handle)
         found.check_dtype(dtype)
         found.push(found.swapped(value) if swap else value)
         return value
@@ -97,11 +97,11 @@ def stack_push(c: OpKernelConstruction) -> Compute:
 
 @kernel("StackPop", "StackPopV2", cost=0)
 def stack_pop(c: OpKernelConstruction) -> Compute:
-    dtype = c.attr("elem_type")
+    dtype, find = c.attr("elem_type"), resource_finder(Stack)
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any) -> Any:
-        found = find_resource(context, handle, Stack)
+        found = find(context, handle)
         found.check_dtype(dtype)
         return found.pop()
 

@@ -25,7 +25,7 @@ from aexec.framework.state.resource_manager import is_fixed_handle
 from aexec.framework.waiting.inline_call import check_inline
 from aexec.framework.waiting.loop_budget import COPY_NS, giving_way
 from aexec.kernels.common.allocation import allocator
-from aexec.kernels.common.handles import find_resource, step_handle
+from aexec.kernels.common.handles import resource_finder, step_handle
 from aexec.kernels.common.joining import ROW_NS, joined, stacked
 from aexec.kernels.common.slots import ROW_BYTES, check_slots, rows_scratch
 from aexec.kernels.common.strings import values_of
@@ -53,24 +53,8 @@ def _names(operation: str) -> tuple[str, ...]:
 
 
 def finder() -> Callable[[OpKernelContext, Any], TensorArray]:
-    """A function that finds the array of a handle.  Each kernel has its own: in a loop it gets the same handle
-    repeatedly.
-    """
-    last: tuple[Any, Any] = (None, None)
-
-    def find(context: OpKernelContext, handle: Any) -> TensorArray:
-        nonlocal last
-        tensor, reference = last
-        if tensor is handle:
-            known: TensorArray | None = reference()
-            if known is not None:
-                return known
-        found = find_resource(context, handle, TensorArray)
-        if is_fixed_handle(handle):
-            last = handle, weakref.ref(found)
-        return found
-
-    return find
+    """A function that finds the array of a handle; each kernel has its own."""
+    return resource_finder(TensorArray)
 
 
 def _publish(c: OpKernelConstruction, context: OpKernelContext, array: TensorArray) -> Any:
@@ -152,13 +136,26 @@ def tensor_array_grad(c: OpKernelConstruction, *, at_once: bool = True) -> Compu
     source, with_shape = c.text("source"), c.op.endswith("WithShape")
     outputs, find = _outputs(c), finder()
     c.need_context()
+    # The last handle, and the array and the handle of its gradients: a loop asks in each iteration.  One tuple, as
+    # threads may share the kernel.
+    last: tuple[Any, Callable[[], TensorArray | None], Any] = (None, _nothing, None)
 
     def compute(context: OpKernelContext, handle_tensor: Any, flow: Any, *prepend: Any) -> Any:
+        nonlocal last
+        tensor, reference, known = last
+        if tensor is handle_tensor and reference() is not None:
+            return outputs(known, flow)
+        found, made = array_of(context, handle_tensor, *prepend)
+        if is_fixed_handle(handle_tensor) and is_fixed_handle(made):
+            last = handle_tensor, weakref.ref(found), made
+        return outputs(made, flow)
+
+    def array_of(context: OpKernelContext, handle_tensor: Any, *prepend: Any) -> tuple[TensorArray, Any]:
         forward = find(context, handle_tensor)
         name = f"{forward.name}@{source}"
         found = context.resources.find(context.step_container, name, TensorArray)
         if found is not None:
-            return outputs(_handle(c, context, name), flow)
+            return found, _handle(c, context, name)
         if with_shape and (prepend[0].ndim != 1 or prepend[0].size > MAX_RANK):
             raise errors.InvalidArgumentError(
                 f"shape_to_prepend must be a vector of at most {MAX_RANK} sizes, got {shape_text(prepend[0].shape)}"
@@ -168,9 +165,13 @@ def tensor_array_grad(c: OpKernelConstruction, *, at_once: bool = True) -> Compu
         if at_once:
             check_inline(len(forward.elements) * _SHAPE_NS)
             found.begin()
-        return outputs(_publish(c, context, found), flow)
+        return found, _publish(c, context, found)
 
     return compute
+
+
+def _nothing() -> None:
+    """What a weak reference gives when its object is gone."""
 
 
 # Operations on an array
@@ -181,12 +182,70 @@ def _on_host(core: Core) -> Builder:
 
     def build(c: OpKernelConstruction) -> Compute:
         find, apply = finder(), core(c)
-        c.need_context()
-        c.may_be_abandoned = True  # an array is not visible after its step
-        c.in_any_thread = True
+        _declare(c)
         return lambda context, handle, *inputs: apply(find(context, handle), *inputs)
 
     return build
+
+
+def _declare(c: OpKernelConstruction) -> None:
+    """Say what holds for all operations on the host's arrays."""
+    c.need_context()
+    c.may_be_abandoned = True  # an array is not visible after its step
+    c.in_any_thread = True
+
+
+def _write_on_host(c: OpKernelConstruction) -> Compute:
+    """The host's Write.  Loops make as many calls of it as of any kernel, so what was checked once is remembered."""
+    dtype, find = c.attr("T"), finder()
+    _declare(c)
+    # The last handle, and its array, of the right dtype; one tuple, as threads may share the kernel.
+    last: tuple[Any, Callable[[], TensorArray | None]] = (None, _nothing)
+
+    def compute(context: OpKernelContext, handle: Any, index: Any, value: Any, flow: Any) -> Any:
+        nonlocal last
+        tensor, reference = last
+        array = reference() if tensor is handle else None
+        if array is None:
+            array = find(context, handle)
+            _check_dtype(array, dtype, _WRITES)
+            if is_fixed_handle(handle):
+                last = handle, weakref.ref(array)
+        position = int(index) if index.ndim == 0 else _scalar("index", index)
+        if array.accumulates or position >= _FEW:
+            _check_write(array, position, value)
+        array.write(position, value)
+        return flow
+
+    return compute
+
+
+def _read_on_host(c: OpKernelConstruction) -> Compute:
+    """The host's Read; see `_write_on_host`."""
+    dtype, find = c.attr("dtype"), finder()
+    _declare(c)
+    last: tuple[Any, Callable[[], TensorArray | None]] = (None, _nothing)
+
+    def compute(context: OpKernelContext, handle: Any, index: Any, flow: Any) -> Any:
+        nonlocal last
+        tensor, reference = last
+        array = reference() if tensor is handle else None
+        if array is None:
+            array = find(context, handle)
+            _check_dtype(array, dtype)
+            if is_fixed_handle(handle):
+                last = handle, weakref.ref(array)
+        return array.read(int(index) if index.ndim == 0 else _scalar("index", index))
+
+    return compute
+
+
+def _check_write(array: TensorArray, position: int, value: Any) -> None:
+    """Raise ResourceExhaustedError, or NeedsThreadError, if a write needs much memory or takes long."""
+    if position >= len(array):
+        check_slots(position)
+    if array.accumulates:
+        check_inline(_ADDED * value.nbytes * COPY_NS)
 
 
 def _write(c: OpKernelConstruction) -> Compute:
@@ -195,10 +254,7 @@ def _write(c: OpKernelConstruction) -> Compute:
     def apply(array: TensorArray, index: Any, value: Any, flow: Any) -> Any:
         _check_dtype(array, dtype, _WRITES)
         position = _scalar("index", index)
-        if position >= len(array):
-            check_slots(position)
-        if array.accumulates:
-            check_inline(_ADDED * value.nbytes * COPY_NS)
+        _check_write(array, position, value)
         array.write(position, value)
         return flow
 
@@ -401,8 +457,8 @@ CORES: Mapping[str, Core] = {
     "Write": _write,
 }
 
-kernel(*_names("Write"), cost=0, T=_WRITABLE)(_on_host(_write))
-kernel(*_names("Read"), cost=0, dtype=_WRITABLE)(_on_host(_read))
+kernel(*_names("Write"), cost=0, T=_WRITABLE)(_write_on_host)
+kernel(*_names("Read"), cost=0, dtype=_WRITABLE)(_read_on_host)
 kernel(*_names("Size"), cost=0)(_on_host(_size))
 kernel(*_names("Close"), cost=0)(_on_host(_close))
 kernel(*_names("Gather"), "TensorArrayPack", dtype=_GATHERABLE)(_on_host(_gather))

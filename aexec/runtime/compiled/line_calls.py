@@ -14,7 +14,18 @@ from aexec.framework.waiting.inline_call import InlineCallError
 from aexec.runtime.plans.kernel_outputs import check_outputs
 from aexec.runtime.plans.plan import PlanNode
 
-__all__ = ["CHANGES", "ON_LOOP", "HeavyError", "TakeOverError", "WaitsError", "first", "inner", "leave", "waits"]
+__all__ = [
+    "CHANGES",
+    "ON_LOOP",
+    "HeavyError",
+    "TakeOverError",
+    "WaitsError",
+    "first",
+    "frame_in",
+    "inner",
+    "leave",
+    "waits",
+]
 
 # A line that may be in another thread yields this before a call that must be made on the event loop's thread.
 ON_LOOP = object()
@@ -55,10 +66,14 @@ def waits(out: Any) -> None:
     raise WaitsError(out)
 
 
-def inner(context: OpKernelContext, name: str, number: int) -> OpKernelContext:
-    """The context of iteration `number` of the loop `name`, inside `context`."""
-    frame, iteration = context.frame_iter
-    return OpKernelContext(context.params, context.cancellation, (frame_id_of(frame, iteration, name), number))
+def frame_in(context: OpKernelContext, name: str) -> int:
+    """The id of the frame of the loop `name`, inside `context`."""
+    return frame_id_of(*context.frame_iter, name)
+
+
+def inner(context: OpKernelContext, frame: int, number: int) -> OpKernelContext:
+    """The context of iteration `number` of the loop whose frame has this id, inside `context`."""
+    return OpKernelContext(context.params, context.cancellation, (frame, number))
 
 
 def first(node: PlanNode, out: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from aexec.framework.waiting.futures import AWAITABLE
 from aexec.framework.waiting.inline_call import NeedsThreadError
 from aexec.framework.waiting.loop_budget import let_others_run
-from aexec.runtime.compiled.line_calls import CHANGES, ON_LOOP, first, inner, leave, waits
+from aexec.runtime.compiled.line_calls import CHANGES, ON_LOOP, first, frame_in, inner, leave, waits
 from aexec.runtime.compiled.line_costs import LineCosts, questions
 from aexec.runtime.compiled.line_forwarding import Forwarding, fitting
 from aexec.runtime.compiled.line_functions import FunctionCalls
@@ -72,6 +72,7 @@ class LineWriter:
             "changes": CHANGES,
             "first": first,
             "fitting": fitting,
+            "frame_in": frame_in,
             "inner": inner,
             "interrupt": INTERRUPT,
             "leave": leave,
@@ -320,14 +321,16 @@ class LineWriter:
         around, counter = function.inside, layout.counters[loop]
         self._write_start(function, loop)
         function.add(f"{counter} = 0")
+        if _needs_context(loop):
+            name = f"a{counter}"  # not the constant's text: only comments in the source come from the graph
+            self._namespace[name] = loop.frame.name
+            function.add(f"n{counter} = frame_in({context}, {name})")
         function.inside = (*around, f"while True:  # {comment_of(loop.frame.name)}")
         self._calls.may_be_away |= self.costs.may_yield(loop)
         self._once.update(dict.fromkeys(layout.invariants(loop), (f"if not {counter}:",)))
         inner_context = f"x{counter}"
         if _needs_context(loop):
-            name = f"a{counter}"  # not the constant's text: only comments in the source come from the graph
-            self._namespace[name] = loop.frame.name
-            function.add(f"{inner_context} = inner({context}, {name}, {counter})")
+            function.add(f"{inner_context} = inner({context}, n{counter}, {counter})")
         self._write_block(function, loop.cond, inner_context)
         predicate = loop.predicate
         assert predicate is not None

@@ -14,7 +14,7 @@ from aexec import errors
 from aexec.framework.dtypes import float32, int32, int64
 from aexec.framework.shape import PartialTensorShape
 from aexec.framework.waiting.inline_call import NeedsThreadError
-from aexec.kernels.data_flow import tensor_array_ops
+from aexec.kernels.common import handles
 from aexec.resources.tensor_array import TensorArray
 from tests.kernels.data_flow.tensor_array_cases import CASES, OURS
 from tests.kernels.harness import build, in_tensorflow, ops_of, registered
@@ -260,5 +260,5 @@ def test_large_gradients_are_added_in_a_thread() -> None:
 
     handle = np.array(None, object)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tensor_array_ops, "find_resource", lambda *_: array)
+        patch.setattr(handles, "find_resource", lambda *_: array)
         asyncio.run(on_the_loop())
