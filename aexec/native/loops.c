@@ -29,11 +29,16 @@ struct windows {
 enum {
     WINDOW_PIXELS = 96,
     WINDOW_TAPS = 384,
+    WINDOW_LINE = WINDOW_TAPS + 16,
     MOST_LANES = 16,
     MOST_TILE = 12,
     /* A tile may read beyond the last of its rows. */
-    WINDOW_SCRATCH = (WINDOW_PIXELS + MOST_TILE) * WINDOW_TAPS + WINDOW_TAPS * 2 * MOST_LANES,
+    WINDOW_SCRATCH = (WINDOW_PIXELS + MOST_TILE) * WINDOW_LINE + WINDOW_TAPS * 2 * MOST_LANES,
 };
+
+/* The distance between the taps of two windows: an odd number of cache lines, so that a column of many windows does not
+ * fall into few sets of the cache. */
+static inline Py_ssize_t window_line(Py_ssize_t count) { return ((count + 15) / 16 | 1) * 16; }
 
 /* Rows of tiles of 4 × 4 pixels: [row, row + rows) of all images' rows, `down` for each image and `across` tiles wide;
  * sizes of the images [height, width, channels], of the output [high, wide, filters], and the padding before them.  A

@@ -205,58 +205,123 @@ static TARGET void NAME(depthwise)(const float *restrict x, const float *restric
  * of TILE rows and two registers' columns of the result is in registers while it is added up. */
 enum { NAME(WIDE) = 2 * LANES, NAME(PIXELS) = WINDOW_PIXELS / TILE * TILE };
 
+/* Copies `count` numbers; like memcpy, which takes longer to begin than to copy a row of a window. */
+static inline TARGET void NAME(copy_run)(float *restrict to, const float *restrict from, Py_ssize_t count) {
+    Py_ssize_t k = 0;
+    for (; k + LANES <= count; k += LANES) {
+        STORE(to + k) = LOAD(from + k);
+    }
+    if (k < count && count >= LANES) {
+        STORE(to + count - LANES) = LOAD(from + count - LANES);
+        return;
+    }
+    for (; k < count; k++) {
+        to[k] = from[k];
+    }
+}
+
+static inline TARGET void NAME(clear_run)(float *to, Py_ssize_t count) {
+    for (Py_ssize_t k = 0; k < count; k++) {
+        to[k] = 0;
+    }
+}
+
+/* Copies the numbers [from, end) of a row of a window, which begins at column `left` of a row `line` of an image. */
+static inline TARGET void NAME(copy_row)(const float *restrict line, float *restrict to, const struct windows *w,
+                                         Py_ssize_t channels, Py_ssize_t left, Py_ssize_t from, Py_ssize_t end) {
+    if (w->step_x == 1) {
+        /* It is contiguous in the image: [first, last) of it lies inside. */
+        Py_ssize_t first = left < 0 ? -left * channels : 0, last = (w->width - left) * channels;
+        first = first < from ? from : first > end ? end : first;
+        last = last > end ? end : last < first ? first : last;
+        NAME(clear_run)(to, first - from);
+        NAME(copy_run)(to + (first - from), line + left * channels + first, last - first);
+        NAME(clear_run)(to + (last - from), end - last);
+        return;
+    }
+    for (Py_ssize_t j = from / channels, c = from % channels; from < end; j++, c = 0) {
+        const Py_ssize_t at = left + j * w->step_x, here = channels - c < end - from ? channels - c : end - from;
+        if (at < 0 || at >= w->width) {
+            NAME(clear_run)(to, here);
+        } else {
+            NAME(copy_run)(to, line + at * channels + c, here);
+        }
+        to += here;
+        from += here;
+    }
+}
+
 /* Copies the taps [tap, tap + count) of the windows of `pixels` output pixels, from number `pixel` of the output rows
- * on, to a [pixels, WINDOW_TAPS]. */
+ * on, to a [pixels, window_line(count)]. */
 static TARGET void NAME(copy_windows)(const float *restrict x, float *restrict a, const struct windows *w,
                                       Py_ssize_t channels, Py_ssize_t pixel, Py_ssize_t pixels, Py_ssize_t tap,
                                       Py_ssize_t count) {
-    const Py_ssize_t run = w->wide * channels;
-    for (Py_ssize_t p = 0; p < pixels; p++, a += WINDOW_TAPS) {
-        const Py_ssize_t top = (pixel + p) / w->columns * w->stride_y - w->before_y;
-        const Py_ssize_t left = (pixel + p) % w->columns * w->stride_x - w->before_x;
-        float *to = a;
-        for (Py_ssize_t t = tap; t < tap + count;) {
-            const Py_ssize_t i = t / run, y = top + i * w->step_y;
-            /* What is wanted of row i of the window: [t, end). */
-            Py_ssize_t end = (i + 1) * run < tap + count ? (i + 1) * run : tap + count;
+    const Py_ssize_t run = w->wide * channels, line = window_line(count), begin = tap / run, skipped = tap % run;
+    Py_ssize_t row = pixel / w->columns, column = pixel % w->columns;
+    for (Py_ssize_t p = 0; p < pixels; p++, a += line) {
+        const Py_ssize_t left = column * w->stride_x - w->before_x;
+        Py_ssize_t y = row * w->stride_y - w->before_y + begin * w->step_y, from = skipped;
+        for (Py_ssize_t done = 0; done < count; y += w->step_y, from = 0) {
+            const Py_ssize_t end = run - from < count - done ? run : from + count - done;
             if (y < 0 || y >= w->height) {
-                memset(to, 0, (end - t) * sizeof(float));
-                to += end - t;
-                t = end;
-            } else if (w->step_x == 1) {
-                /* The row is contiguous in the image: [first, last) of it lies inside. */
-                Py_ssize_t first = left < 0 ? -left * channels : 0, last = (w->width - left) * channels;
-                Py_ssize_t from = t - i * run, to_end = end - i * run;
-                first = first < from ? from : first > to_end ? to_end : first;
-                last = last > to_end ? to_end : last < first ? first : last;
-                memset(to, 0, (first - from) * sizeof(float));
-                memcpy(to + (first - from), x + (y * w->width + left) * channels + first,
-                       (last - first) * sizeof(float));
-                memset(to + (last - from), 0, (to_end - last) * sizeof(float));
-                to += end - t;
-                t = end;
+                NAME(clear_run)(a + done, end - from);
             } else {
-                const Py_ssize_t j = (t - i * run) / channels, c = t % channels, at = left + j * w->step_x;
-                end = t + channels - c < end ? t + channels - c : end;
-                if (at < 0 || at >= w->width) {
-                    memset(to, 0, (end - t) * sizeof(float));
-                } else {
-                    memcpy(to, x + (y * w->width + at) * channels + c, (end - t) * sizeof(float));
-                }
-                to += end - t;
-                t = end;
+                NAME(copy_row)(x + y * w->width * channels, a + done, w, channels, left, from, end);
             }
+            done += end - from;
+        }
+        if (++column == w->columns) {
+            column = 0, row++;
         }
     }
 }
 
-/* Copies columns [column, column + WIDE) of `rows` rows of a matrix [.., columns] to b [rows, WIDE]; zeros beyond. */
+/* Copies columns [column, column + WIDE) of `rows` rows of a matrix [.., columns] to b [rows, WIDE]; zeros beyond, up
+ * to a whole register. */
 static inline TARGET void NAME(copy_panel)(const float *restrict matrix, float *restrict b, Py_ssize_t rows,
                                            Py_ssize_t columns, Py_ssize_t column) {
     const Py_ssize_t here = columns - column < NAME(WIDE) ? columns - column : NAME(WIDE);
+    const Py_ssize_t whole = here > LANES ? NAME(WIDE) : LANES;
     for (Py_ssize_t k = 0; k < rows; k++, b += NAME(WIDE)) {
-        memcpy(b, matrix + k * columns + column, here * sizeof(float));
-        memset(b + here, 0, (NAME(WIDE) - here) * sizeof(float));
+        NAME(copy_run)(b, matrix + k * columns + column, here);
+        NAME(clear_run)(b + here, whole - here);
+    }
+}
+
+/* `add_tile` for columns that fill one register, or two. */
+static inline __attribute__((always_inline)) TARGET void NAME(add_registers)(
+    const float *restrict a, Py_ssize_t down, Py_ssize_t along, const float *restrict b, Py_ssize_t count,
+    float *restrict out, Py_ssize_t width, Py_ssize_t rows, Py_ssize_t columns, int begin, const int two) {
+    float edge[TILE * 2 * LANES];
+    const int whole = rows == TILE && columns == (two ? NAME(WIDE) : LANES);
+    float *to = whole ? out : edge;
+    const Py_ssize_t line = whole ? width : NAME(WIDE);
+    if (!whole && !begin) {
+        for (Py_ssize_t r = 0; r < rows; r++) {
+            NAME(copy_run)(edge + r * NAME(WIDE), out + r * width, columns);
+        }
+    }
+#define DECLARE_ROW(r) vector left##r = {0}, right##r = {0};
+#define READ_ROW(r) left##r = LOAD(to + r * line), right##r = two ? LOAD(to + r * line + LANES) : right##r;
+#define ADD_ROW(r) left##r += a[r * down] * one, right##r += a[r * down] * other;
+#define WRITE_ROW(r)                                                                                                  \
+    STORE(to + r * line) = left##r;                                                                                   \
+    if (two) {                                                                                                        \
+        STORE(to + r * line + LANES) = right##r;                                                                      \
+    }
+    EACH_OF_TILE(DECLARE_ROW)
+    if (!begin) {
+        EACH_OF_TILE(READ_ROW)
+    }
+    for (Py_ssize_t k = 0; k < count; k++, a += along, b += NAME(WIDE)) {
+        const vector one = LOAD(b), other = two ? LOAD(b + LANES) : one;
+        EACH_OF_TILE(ADD_ROW)
+    }
+    EACH_OF_TILE(WRITE_ROW)
+    if (!whole) {
+        for (Py_ssize_t r = 0; r < rows; r++) {
+            NAME(copy_run)(out + r * width, edge + r * NAME(WIDE), columns);
+        }
     }
 }
 
@@ -265,32 +330,10 @@ static inline TARGET void NAME(copy_panel)(const float *restrict matrix, float *
 static inline __attribute__((always_inline)) TARGET void NAME(add_tile)(const float *restrict a, Py_ssize_t down, Py_ssize_t along,
                                          const float *restrict b, Py_ssize_t count, float *restrict out,
                                          Py_ssize_t width, Py_ssize_t rows, Py_ssize_t columns, int begin) {
-    float edge[TILE * 2 * LANES];
-    const int whole = rows == TILE && columns == NAME(WIDE);
-    float *to = whole ? out : edge;
-    const Py_ssize_t line = whole ? width : NAME(WIDE);
-    if (!whole && !begin) {
-        for (Py_ssize_t r = 0; r < rows; r++) {
-            memcpy(edge + r * NAME(WIDE), out + r * width, columns * sizeof(float));
-        }
-    }
-#define DECLARE_ROW(r) vector left##r = {0}, right##r = {0};
-#define READ_ROW(r) left##r = LOAD(to + r * line), right##r = LOAD(to + r * line + LANES);
-#define ADD_ROW(r) left##r += a[r * down] * one, right##r += a[r * down] * other;
-#define WRITE_ROW(r) STORE(to + r * line) = left##r, STORE(to + r * line + LANES) = right##r;
-    EACH_OF_TILE(DECLARE_ROW)
-    if (!begin) {
-        EACH_OF_TILE(READ_ROW)
-    }
-    for (Py_ssize_t k = 0; k < count; k++, a += along, b += NAME(WIDE)) {
-        const vector one = LOAD(b), other = LOAD(b + LANES);
-        EACH_OF_TILE(ADD_ROW)
-    }
-    EACH_OF_TILE(WRITE_ROW)
-    if (!whole) {
-        for (Py_ssize_t r = 0; r < rows; r++) {
-            memcpy(out + r * width, edge + r * NAME(WIDE), columns * sizeof(float));
-        }
+    if (columns > LANES) {
+        NAME(add_registers)(a, down, along, b, count, out, width, rows, columns, begin, 1);
+    } else {
+        NAME(add_registers)(a, down, along, b, count, out, width, rows, columns, begin, 0);
     }
 }
 
@@ -300,17 +343,18 @@ static TARGET void NAME(convolve)(const float *restrict x, const float *restrict
                                   float *restrict scratch, const struct windows *w, Py_ssize_t channels,
                                   Py_ssize_t filters, Py_ssize_t row, Py_ssize_t rows) {
     const Py_ssize_t taps = w->high * w->wide * channels, all = rows * w->columns;
-    float *a = scratch, *b = scratch + WINDOW_PIXELS * WINDOW_TAPS;
+    float *a = scratch, *b = scratch + WINDOW_PIXELS * WINDOW_LINE;
     for (Py_ssize_t p = 0; p < all; p += NAME(PIXELS)) {
         const Py_ssize_t pixels = all - p < NAME(PIXELS) ? all - p : NAME(PIXELS);
         for (Py_ssize_t t = 0; t < taps; t += WINDOW_TAPS) {
             const Py_ssize_t count = taps - t < WINDOW_TAPS ? taps - t : WINDOW_TAPS;
+            const Py_ssize_t line = window_line(count);
             NAME(copy_windows)(x, a, w, channels, row * w->columns + p, pixels, t, count);
             for (Py_ssize_t n = 0; n < filters; n += NAME(WIDE)) {
                 const Py_ssize_t columns = filters - n < NAME(WIDE) ? filters - n : NAME(WIDE);
                 NAME(copy_panel)(weights + t * filters, b, count, filters, n);
                 for (Py_ssize_t r = 0; r < pixels; r += TILE) {
-                    NAME(add_tile)(a + r * WINDOW_TAPS, WINDOW_TAPS, 1, b, count, out + (p + r) * filters + n,
+                    NAME(add_tile)(a + r * line, line, 1, b, count, out + (p + r) * filters + n,
                                    filters, pixels - r < TILE ? pixels - r : TILE, columns, t == 0);
                 }
             }
@@ -324,17 +368,18 @@ static TARGET void NAME(filter_gradient)(const float *restrict x, const float *r
                                          float *restrict scratch, const struct windows *w, Py_ssize_t channels,
                                          Py_ssize_t filters, Py_ssize_t row, Py_ssize_t rows) {
     const Py_ssize_t taps = w->high * w->wide * channels, all = rows * w->columns;
-    float *a = scratch, *b = scratch + WINDOW_PIXELS * WINDOW_TAPS;
+    float *a = scratch, *b = scratch + WINDOW_PIXELS * WINDOW_LINE;
     for (Py_ssize_t p = 0; p < all; p += NAME(PIXELS)) {
         const Py_ssize_t pixels = all - p < NAME(PIXELS) ? all - p : NAME(PIXELS);
         for (Py_ssize_t t = 0; t < taps; t += WINDOW_TAPS) {
             const Py_ssize_t count = taps - t < WINDOW_TAPS ? taps - t : WINDOW_TAPS;
+            const Py_ssize_t line = window_line(count);
             NAME(copy_windows)(x, a, w, channels, row * w->columns + p, pixels, t, count);
             for (Py_ssize_t n = 0; n < filters; n += NAME(WIDE)) {
                 const Py_ssize_t columns = filters - n < NAME(WIDE) ? filters - n : NAME(WIDE);
                 NAME(copy_panel)(grad + p * filters, b, pixels, filters, n);
                 for (Py_ssize_t k = 0; k < count; k += TILE) {
-                    NAME(add_tile)(a + k, 1, WINDOW_TAPS, b, pixels, out + (t + k) * filters + n, filters,
+                    NAME(add_tile)(a + k, 1, line, b, pixels, out + (t + k) * filters + n, filters,
                                    count - k < TILE ? count - k : TILE, columns, 0);
                 }
             }

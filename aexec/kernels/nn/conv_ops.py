@@ -24,7 +24,7 @@ from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue
 from aexec.kernels.common.fusions import Fusion
 from aexec.kernels.nn import convolution, winograd, winograd_rows, winograd_tiles
-from aexec.kernels.nn.convolution_geometry import Geometry
+from aexec.kernels.nn.convolution_geometry import Geometry, turned_around
 
 __all__ = [
     "announce_wider_convolution",
@@ -153,7 +153,8 @@ class _Conv2D:
 class _FewerProducts:
     """Decides how a convolution and its gradients use fewer products, if the node is marked for it.
 
-    It uses `winograd` if the kernel is constant, else `winograd_tiles` or `winograd_rows`.
+    It uses `winograd` if the kernel is constant, else `winograd_tiles` or `winograd_rows`.  A read-only kernel may be
+    the value of a variable: it counts as constant until another one comes, since `winograd` transforms each one.
     """
 
     def __init__(self, c: OpKernelConstruction) -> None:
@@ -164,6 +165,7 @@ class _FewerProducts:
         # transform.
         self._known: tuple[Geometry | None, bool, bool] = (None, False, False)
         self._kept: tuple[Any, bool, Any] = (None, False, None)
+        self._changes = False
 
     def way(self, geometry: Geometry) -> Any:
         """The module that is to be called for a kernel that changes; None if neither is."""
@@ -177,7 +179,7 @@ class _FewerProducts:
 
     def kernel(self, weights: Any, geometry: Geometry) -> Any:
         """The kernel as `winograd.forward` takes it; None if that is not to be called."""
-        if not self._wanted or weights.flags.writeable:
+        if not self._wanted or self._changes or weights.flags.writeable:
             return None
         seen, pays, panels = self._known
         if seen is not geometry:
@@ -186,7 +188,10 @@ class _FewerProducts:
         if not pays:
             return None
         of, in_panels, turned = self._kept
-        if of is not weights or in_panels != panels:
+        if of is not None and of is not weights:
+            self._changes, self._kept = True, (None, False, None)
+            return None
+        if of is None or in_panels != panels:
             turned = winograd.turned(weights, panels)
             self._kept = (weights, panels, turned)
         return turned
@@ -318,7 +323,7 @@ def conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:
         mirrored = geometry.mirrored
         way = None if mirrored is None else fewer.way(mirrored)
         if way is not None:
-            return way.forward(grad, convolution.turned_around(weights), mirrored)
+            return way.forward(grad, turned_around(weights), mirrored)
         announce_wider_convolution(inner, result, shape, weights, grad)
         out = convolution.backprop_input(
             xp, weights.astype(inner, copy=False), grad.astype(inner, copy=False), geometry

@@ -24,9 +24,9 @@ from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.products import matrix_product
 from aexec.kernels.common.scratch import scratch
 from aexec.kernels.nn import convolution_in_c
-from aexec.kernels.nn.convolution_geometry import FILTER_SUMS, Geometry
+from aexec.kernels.nn.convolution_geometry import FILTER_SUMS, Geometry, turned_around
 
-__all__ = ["TAP_NS", "backprop_filter", "backprop_input", "forward", "turned_around"]
+__all__ = ["TAP_NS", "backprop_filter", "backprop_input", "forward"]
 
 # Overhead per position of the kernel in the gradient, in nanoseconds: calls of some NumPy functions.
 TAP_NS = 5_000.0
@@ -134,6 +134,8 @@ def backprop_filter(xp: Any, x: Any, grad: Any, geometry: Geometry) -> Any:
     if geometry.is_matmul and geometry.groups == 1:
         flat = grad.reshape(-1, grad.shape[-1])
         return matrix_product(xp, x.reshape(-1, geometry.taps).T, flat).reshape(geometry.filter_shape)
+    if geometry.swapped is not None:
+        return xp.ascontiguousarray(turned_around(backprop_filter(xp, grad, x, geometry.swapped)))
     made = convolution_in_c.backprop_filter(x, grad, geometry)
     if made is not None:
         return made
@@ -193,11 +195,6 @@ def backprop_input(xp: Any, kernel: Any, grad: Any, geometry: Geometry) -> Any:
             _add_windows(xp, target, windows.reshape(*rows.shape[:-1], *sizes, depth), part, geometry)
     inside = tuple(slice(w.before, w.before + n) for n, w in zip(shape[1:-1], spec, strict=True))
     return padded[(slice(None), *inside)]
-
-
-def turned_around(kernel: Any) -> Any:
-    """The kernel of `Geometry.mirrored`."""
-    return kernel[(slice(None, None, -1),) * (kernel.ndim - 2)].swapaxes(-1, -2)
 
 
 def _add_windows(xp: Any, padded: Any, windows: Any, part: windowing.Part, geometry: Geometry) -> None:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 from aexec.framework.waiting.abandoned_calls import check_wanted
 from aexec.kernels.common import windowing
 
-__all__ = ["FILTER_SUMS", "Geometry"]
+__all__ = ["FILTER_SUMS", "Geometry", "turned_around"]
 
 # A filter's gradient is the sum of this many sums, which cores share.
 FILTER_SUMS = 8
@@ -26,6 +27,8 @@ _ITEM_BYTES = 4
 _LEAST_PIXELS = 256
 # The least length of a run, and the least windows per image, for separate products: smaller ones are faster as one.
 _LEAST_RUN, _LEAST_WINDOWS = 128, 1024
+# The most filters for which windows of the output are taken instead of windows of the input.
+_MOST_SWAPPED = 12
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,16 @@ class Geometry:
         return Geometry(self.output_shape, (*sizes, filters, depth), tuple(spec), self.on_host)
 
     @cached_property
+    def swapped(self) -> Geometry | None:
+        """`mirrored`, if the filters are so few that windows of the output are smaller than windows of the input.
+
+        The convolution is then the input's gradient of the mirrored one, and the filter's gradient that of the
+        mirrored one with input and gradient swapped, turned around.
+        """
+        depth, filters = self.filter_shape[-2:]
+        return self.mirrored if filters <= _MOST_SWAPPED and filters < depth else None
+
+    @cached_property
     def parts(self) -> list[windowing.Part]:
         """Parts of limited size that the output is cut into; the pixels of a part are contiguous."""
         images, rows = self.input_shape[0], self.spec[0].count
@@ -124,3 +137,8 @@ class Geometry:
     def _part(self, images: slice, rows: slice) -> windowing.Part:
         check_wanted()
         return windowing.Part(self.spec, self.input_shape, images, rows)
+
+
+def turned_around(kernel: Any) -> Any:
+    """The kernel of `Geometry.mirrored`."""
+    return kernel[(slice(None, None, -1),) * (kernel.ndim - 2)].swapaxes(-1, -2)

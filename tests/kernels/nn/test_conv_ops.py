@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aexec.framework import errors
 from aexec.kernels.common import windowing
-from aexec.kernels.nn import convolution_geometry
+from aexec.kernels.nn import convolution_geometry, winograd
 from aexec.kernels.nn.convolution_geometry import Geometry
 from tests.kernels.array_support import F32, I32, assert_gives, assert_refuses, assert_same
 from tests.kernels.conv_support import Windows, assert_close, convolve, window_attrs
@@ -317,6 +317,64 @@ def test_rows_shared_by_windows_over_several_blocks(batch, dilation, monkeypatch
     )
     monkeypatch.setattr(convolution_geometry, "_LEAST_RUN", 1 << 30)
     assert_close(run_op("Conv2D", [x, weights], **attrs), in_blocks, np.float32, 1e-3)
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID", [(2, 0), (1, 3)]])
+@pytest.mark.parametrize(("images", "height"), [(1, 30), (2, 21), (9, 6)])
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_few_filters_take_windows_of_the_output(images, height, padding, dilation):
+    """One image is cut into strips, several are shared as they are; dilated windows of strips overlap further."""
+    x, weights = random(images, height, 7, 9), random(3, 4, 9, 2, seed=1)
+    attrs = attrs_of((1, 1), padding, (dilation, dilation))
+    if padding == "VALID" and height < 3 * dilation:
+        pytest.skip("no window fits")
+    wide = [array.astype(np.float64) for array in (x, weights)]
+    want = run_op("Conv2D", wide, **attrs)
+    assert_close(run_op("Conv2D", [x, weights], **attrs), want, np.float32, 1e-4)
+    grad = random(*want.shape, seed=2)
+    got = run_op("Conv2DBackpropFilter", [x, I32(weights.shape), grad], **attrs)
+    slopes = np.zeros(weights.shape)
+    for at in np.ndindex(3, 4):
+        # The gradient is linear, so that of a kernel of one tap is its share.
+        for channel in range(9):
+            tap = np.zeros((3, 4, 9, 1))
+            tap[(*at, channel, 0)] = 1
+            slopes[(*at, channel)] = (run_op("Conv2D", [wide[0], tap], **attrs) * grad).sum(axis=(0, 1, 2))
+    assert_close(got, slopes, np.float32, 1e-4)
+
+
+def test_few_filters_give_a_fused_bias_to_each_strip():
+    x, weights, bias = random(1, 40, 11, 16), random(5, 5, 16, 3, seed=1), random(3, seed=2)
+    attrs = attrs_of((1, 1), "SAME")
+    got = run_op("_FusedConv2D", [x, weights, [bias], []], **attrs, num_args=1, fused_ops=[b"BiasAdd", b"Relu"])
+    plain = run_op("Conv2D", [x.astype(np.float64), weights.astype(np.float64)], **attrs)
+    assert_close(got, np.maximum(plain + bias, 0), np.float32, 1e-4)
+
+
+@pytest.mark.parametrize("strides", [(1, 1), (2, 3), (5, 1)])
+def test_gradient_of_one_long_image_is_made_in_strips(strides):
+    x, weights = random(1, 57, 8, 3), random(4, 3, 3, 5, seed=1)
+    attrs = attrs_of(strides, [(2, 1), (0, 2)])
+    grad = random(*run_op("Conv2D", [x, weights], **attrs).shape, seed=2)
+    sizes = I32(x.shape)
+    want = run_op("Conv2DBackpropInput", [sizes, weights.astype(np.float64), grad.astype(np.float64)], **attrs)
+    assert_close(run_op("Conv2DBackpropInput", [sizes, weights, grad], **attrs), want, np.float32, 1e-4)
+
+
+def test_kernels_that_change_are_not_transformed_as_constants(monkeypatch):
+    """The value of a variable is read-only as well, but a step later it is another one."""
+    transformed = []
+    turned = winograd.turned
+    monkeypatch.setattr(winograd, "turned", lambda kernel, panels: transformed.append(1) or turned(kernel, panels))
+    x, attrs = random(4, 16, 16, 32), {**attrs_of((1, 1), "SAME"), "_winograd": True}
+    kernels = [random(3, 3, 32, 32, seed=seed) for seed in range(3)]
+    for kernel in kernels:
+        kernel.flags.writeable = False
+    built, _, _ = build("Conv2D", [x, kernels[0]], **attrs)
+    for number, calls in ((0, 1), (0, 1), (1, 1), (2, 1), (2, 1)):
+        got = built.compute(x, kernels[number])
+        assert_close(got, run_op("Conv2D", [x, kernels[number]], **attrs_of((1, 1), "SAME")), np.float32, 1e-3)
+        assert len(transformed) == calls
 
 
 def test_results_do_not_share_memory():

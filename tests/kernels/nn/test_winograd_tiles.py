@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aexec import native
 from aexec.framework.waiting.intra_op import HelperThreads
-from aexec.kernels.nn import convolution, winograd_rows, winograd_tiles
+from aexec.kernels.nn import convolution, convolution_geometry, winograd_rows, winograd_tiles
 from tests.kernels.nn.test_winograd_rows import SIDES, assert_as_exact, geometry_of, normal
 
 pytestmark = pytest.mark.skipif(native.loops is None, reason="aexec was installed without a C compiler")
@@ -72,7 +72,7 @@ def test_pieces(shape: tuple[int, ...], size: int, filters: int, pieces: int) ->
 
 def test_kernel_and_gradient_may_be_views() -> None:
     x, geometry = normal(2, 28, 28, 32), geometry_of((2, 28, 28, 32), (5, 5, 32, 16))
-    turned, grad = convolution.turned_around(normal(5, 5, 16, 32)), normal(16, 28, 28, 2).transpose(3, 1, 2, 0)
+    turned, grad = convolution_geometry.turned_around(normal(5, 5, 16, 32)), normal(16, 28, 28, 2).transpose(3, 1, 2, 0)
     assert np.array_equal(
         winograd_tiles.forward(x[:, ::-1], turned, geometry),
         winograd_tiles.forward(x[:, ::-1].copy(), turned.copy(), geometry),
