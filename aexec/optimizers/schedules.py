@@ -8,6 +8,7 @@ from typing import Any
 
 from aexec import ops
 from aexec.client.building import name_scope
+from aexec.client.random_ops import random_normal
 from aexec.framework import dtypes, errors
 from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
@@ -19,6 +20,7 @@ __all__ = [
     "inverse_time_decay",
     "linear_cosine_decay",
     "natural_exp_decay",
+    "noisy_linear_cosine_decay",
     "piecewise_constant",
     "polynomial_decay",
 ]
@@ -152,6 +154,31 @@ def linear_cosine_decay(
         done = ops.minimum(step, steps) / steps
         wave = 0.5 * (1.0 + ops.cos(done * (2.0 * num_periods * pi)))
         return rate * ((alpha + (1.0 - done)) * wave + beta)
+
+
+def noisy_linear_cosine_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    initial_variance: Any = 1.0,
+    variance_decay: Any = 0.55,
+    num_periods: Any = 0.5,
+    alpha: Any = 0.0,
+    beta: Any = 0.001,
+    name: str | None = None,
+) -> Tensor:
+    """`linear_cosine_decay` with noise of the normal distribution added to `1 - t`: Bello et al. 2017.
+
+    Args:
+        initial_variance: of the noise at step 0; divided by `(1 + step) ** variance_decay` at later ones.
+    """
+    with name_scope(name or "NoisyLinearCosineDecay"):
+        rate, step, steps = _progress(learning_rate, global_step, decay_steps)
+        reached = ops.minimum(step, steps)
+        variance = initial_variance / ops.pow(1.0 + reached, convert_to_tensor(variance_decay, rate.dtype.base))
+        noise = ops.cast(random_normal([]), DstT=rate.dtype.base) * ops.sqrt(variance)
+        wave = 0.5 * (1.0 + ops.cos(reached / steps * (2.0 * num_periods * pi)))
+        return ops.mul(rate, (alpha + (steps - reached) / steps + noise) * wave + beta)
 
 
 def _half_wave(done: Tensor) -> Tensor:

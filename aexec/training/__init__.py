@@ -21,9 +21,11 @@ from aexec.optimizers.schedules import (
     inverse_time_decay,
     linear_cosine_decay,
     natural_exp_decay,
+    noisy_linear_cosine_decay,
     piecewise_constant,
     polynomial_decay,
 )
+from aexec.training.checkpoint_listener import CheckpointSaverListener
 from aexec.training.checkpoint_state import (
     CheckpointState,
     checkpoint_exists,
@@ -58,6 +60,7 @@ __all__ = [
     "AdamOptimizer",
     "AdamWOptimizer",
     "CheckpointSaverHook",
+    "CheckpointSaverListener",
     "CheckpointState",
     "DynamicLossScale",
     "EarlyStoppingHook",
@@ -102,6 +105,7 @@ __all__ = [
     "latest_checkpoint",
     "linear_cosine_decay",
     "natural_exp_decay",
+    "noisy_linear_cosine_decay",
     "piecewise_constant",
     "polynomial_decay",
     "remove_checkpoint",

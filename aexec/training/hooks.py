@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from aexec.framework import errors
 from aexec.graph.nodes.node import Tensor
 from aexec.queues.coordinator import Coordinator
 from aexec.summary.file_writer import FileWriter
+from aexec.training.checkpoint_listener import CheckpointSaverListener
 from aexec.training.saver import Saver
 from aexec.training.session_run_hook import (
     SessionRunArgs,
@@ -116,13 +117,15 @@ class StopAtStepHook(SessionRunHook):
 class CheckpointSaverHook(SessionRunHook):
     """Saves to a directory: at the beginning, after each `save_steps` steps or `save_secs` seconds, and at the end.
 
-    Values are read between steps, and written by a task of its own while steps go on.
+    Values are read between steps, and written by a task of its own while steps go on.  If there are listeners, the step
+    ends only when the checkpoint is written and they have returned.
 
     Args:
         save_steps: how often, in steps of the global step.
         save_secs: how often, in seconds; 600 if neither is given.
         basename: of the checkpoints.
         saver: by default the session's.
+        listeners: called around each checkpoint, in their order.
         clock: returns seconds.
     """
 
@@ -134,20 +137,26 @@ class CheckpointSaverHook(SessionRunHook):
         save_secs: float | None = None,
         basename: str = "model.ckpt",
         saver: Saver | None = None,
+        listeners: Sequence[CheckpointSaverListener] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._saver = saver
         self._prefix = os.path.join(checkpoint_dir, basename)
         seconds = 600.0 if save_steps is None and save_secs is None else save_secs
         self._timer = _Timer(save_steps, seconds, clock)
+        self._listeners = tuple(listeners)
         self._writing: asyncio.Task[None] | None = None
         self._written: int | None = None
         self._coordinator: Coordinator | None = None
 
+    def begin(self) -> None:
+        for listener in self._listeners:
+            listener.begin()
+
     async def after_create_session(self, session: Training, coordinator: Coordinator) -> None:
         self._coordinator, self._writing = coordinator, None
         self._timer.done(_step_of(SessionRunValues(None, await session.global_step()), self))
-        await self._write(session, *await session.snapshot(self._saver))
+        await self._save(session)
 
     async def after_run(self, context: SessionRunContext, values: SessionRunValues) -> None:
         step = _step_of(values, self)
@@ -155,18 +164,38 @@ class CheckpointSaverHook(SessionRunHook):
             return
         self._timer.done(step)  # before any await, so that only one of several replicas saves
         session = context.session
+        assert self._coordinator is not None
+        if self._listeners:
+            self._writing = self._coordinator.create_task(self._save_and_ask(session), name="checkpoint")
+            await asyncio.wait([self._writing])
+            return
         try:
             taken, number = await session.snapshot(self._saver)
         except errors.DeadlineExceededError as error:
             logger.warning("No checkpoint at step %d: %s", step, error)
             return
-        assert self._coordinator is not None
         self._writing = self._coordinator.create_task(self._in_background(session, taken, number), name="checkpoint")
 
     async def _in_background(self, session: Training, taken: Mapping[Tensor, Any], step: int | None) -> None:
         assert self._coordinator is not None
         with self._coordinator.stop_on_exception():
             await self._write(session, taken, step)
+
+    async def _save_and_ask(self, session: Training) -> None:
+        """Save, and stop if a listener says so."""
+        assert self._coordinator is not None
+        with self._coordinator.stop_on_exception():
+            if await self._save(session):
+                logger.info("A listener requested the stop after a checkpoint.")
+                session.request_stop()
+
+    async def _save(self, session: Training) -> bool:
+        """Write a checkpoint of the present values, and call the listeners; return whether one of them stops."""
+        step = await session.global_step()
+        for listener in self._listeners:
+            await listener.before_save(session, step)
+        await self._write(session, *await session.snapshot(self._saver))
+        return any([await listener.after_save(session, step) for listener in self._listeners])
 
     async def _write(self, session: Training, taken: Mapping[Tensor, Any], step: int | None) -> None:
         saver = self._saver or session.saver
@@ -177,8 +206,11 @@ class CheckpointSaverHook(SessionRunHook):
     async def end(self, session: Training) -> None:
         if self._writing is not None:
             await asyncio.wait([self._writing])
-        if await session.global_step() != self._written:
-            await self._write(session, *await session.snapshot(self._saver))
+        step = await session.global_step()
+        if step != self._written:
+            await self._save(session)
+        for listener in self._listeners:
+            await listener.end(session, step)
 
 
 class NanTensorHook(SessionRunHook):

@@ -19,17 +19,15 @@ REASONS = {
     load_file_system_library check_pinned""",
     "parts of absl's flags that programs do not name: its parsers and classes": "flags.*",
     "linear operators that programs seldom use": "linalg.LinearOperator*",
-    "readers, queues and accumulators by their base classes, and rare kinds": """*QueueBase ReaderBase IdentityReader
-    LMDBReader *ConditionalAccumulator* CriticalSection""",
+    "queues by their base class, and readers and locks that programs seldom use": """*QueueBase LMDBReader
+    CriticalSection""",
     "tensors that stay in a session between runs": "*_session_tensor get_session_handle",
     "checkpoints of objects": "train.Checkpoint train.CheckpointManager train.CheckpointOptions",
     "sessions of other processes: docs/distributed.md": """train.SessionManager train.WorkerSessionCreator
     train.ServerDef test.create_local_cluster""",
-    "loops that are three lines of a program": "train.basic_train_loop train.LooperThread",
-    "hooks and listeners that others replace": "train.CheckpointSaverListener train.ProfilerHook",
+    "hooks that others replace": "train.ProfilerHook",
     "SDCA, and quantisation by rewriting a graph": "train.sdca_* train.do_quantize_training_on_graphdef",
-    "schedules with random numbers": "train.noisy_linear_cosine_decay",
-    "messages that programs do not make": "train.generate_checkpoint_state_proto LogMessage logging.* summary.Summary*",
+    "messages that programs do not make": "LogMessage logging.* summary.Summary*",
     "summaries of TensorFlow 2": "summary.*",
     "random generators with a state of their own": """random.Algorithm random.*Generator random.*global_generator
     random.create_rng_state random.fold_in random.split random.stateless_gamma
@@ -38,8 +36,6 @@ REASONS = {
     *decode_webp""",
     "gradients of convolutions and of others, as functions": """conv conv2d_backprop_* ragged_fill_empty_rows*
     nn.*_v2 nn.with_space_to_batch""",
-    "losses of replicas": "nn.compute_average_loss nn.scale_regularization_loss",
-    "metrics by sorted predictions": "metrics.*",
     "ragged and sparse tensors that are joined or crossed": "ragged.* sparse.*",
     "transforms of several axes at once, and MDCT": "signal.*fftnd signal.*mdct",
     "matrices with three diagonals": "linalg.*tridiagonal*",
@@ -49,7 +45,6 @@ REASONS = {
     "SavedModels of TensorFlow 2": "saved_model.*",
     "checks that are switched on for a whole program": "debugging.*",
     "rewriting a graph's message": "graph_util.*",
-    "sets of types": "*QUANTIZED_DTYPES",
     "tests of TensorFlow itself": "test.*",
     "variables by parts, devices by parts, and other scopes": """create_partitioned_variables
     variable_creator_scope batch_scatter_update grad_pass_through""",

@@ -17,6 +17,7 @@ from aexec.io.record import read_records
 from aexec.io.tensor_bundle import BundleReader
 from aexec.training import (
     CheckpointSaverHook,
+    CheckpointSaverListener,
     EarlyStoppingHook,
     LoggingTensorHook,
     NanLossDuringTrainingError,
@@ -159,3 +160,66 @@ async def test_rates_are_written(tmp_path: Path) -> None:
     events = [aexec.proto.Event.FromString(record) for record in records]
     values = [(event.step, value.tag, value.simple_value) for event in events for value in event.summary.value]
     assert values == [(2, "global_step/sec", 4.0), (4, "global_step/sec", 2.0)]
+
+
+class Told(CheckpointSaverListener):
+    """Notes what it is told, changes a variable before each checkpoint, and stops at a step."""
+
+    def __init__(self, stop_at: int = 99, fail_at: int | None = None) -> None:
+        self.notes: list[Any] = []
+        self._stop_at, self._fail_at = stop_at, fail_at
+        aexec.Variable(0.0, name="noted").assign_add(100.0, name="note")
+
+    def begin(self) -> None:
+        self.notes.append("begin")
+
+    async def before_save(self, session: Any, global_step: int | None) -> None:
+        self.notes.append(("before", global_step))
+        await session.session.run(["note"])
+
+    async def after_save(self, session: Any, global_step: int | None) -> bool:
+        if global_step == self._fail_at:
+            raise ValueError("mine")
+        self.notes.append(("after", global_step, float(await session.session.run("noted:0"))))
+        return global_step == self._stop_at
+
+    async def end(self, session: Any, global_step: int | None) -> None:
+        self.notes.append(("end", global_step))
+
+
+def listened(folder: Path, told: Told) -> CheckpointSaverHook:
+    return CheckpointSaverHook(str(folder), save_steps=2, saver=aexec.training.Saver(), listeners=[told])
+
+
+def noted(path: str) -> float:
+    with BundleReader(path) as reader:
+        return float(reader.read("noted"))
+
+
+async def test_listener_is_told_of_each_checkpoint_and_stops_the_training(tmp_path: Path) -> None:
+    told = Told(stop_at=4)
+    hook = listened(tmp_path, told)
+    assert len(await train(hook, losses=[0.0] * 9)) == 4
+    saves = [("before", 0), ("after", 0, 100), ("before", 2), ("after", 2, 200), ("before", 4), ("after", 4, 300)]
+    assert told.notes == ["begin", *saves, ("end", 4)]
+    path = await aexec.training.latest_checkpoint(str(tmp_path))
+    assert path == f"{tmp_path}/model.ckpt-4"
+    assert await asyncio.to_thread(noted, path) == 300
+
+
+async def test_listener_is_told_of_the_last_checkpoint_before_the_end(tmp_path: Path) -> None:
+    told = Told()
+    hook = listened(tmp_path, told)
+    await train(hook, losses=[0.0] * 3)
+    assert told.notes[-3:] == [("before", 3), ("after", 3, 300), ("end", 3)]
+
+
+async def test_stop_of_a_listener_after_the_first_checkpoint_is_ignored(tmp_path: Path) -> None:
+    hook = listened(tmp_path, Told(stop_at=0))
+    assert len(await train(hook, losses=[0.0] * 3)) == 3
+
+
+async def test_error_of_a_listener_ends_the_training(tmp_path: Path) -> None:
+    hook = listened(tmp_path, Told(fail_at=2))
+    with pytest.raises(ValueError, match="mine"):
+        await train(hook, losses=[0.0] * 9)

@@ -140,8 +140,8 @@ NAMES = {
     },
     **{
         name: f"functions.io:{name}"
-        for name in """FixedLenFeature FixedLengthRecordReader TFRecordReader TextLineReader VarLenFeature
-        WholeFileReader decode_csv decode_raw parse_example parse_single_example""".split()
+        for name in """FixedLenFeature FixedLengthRecordReader IdentityReader ReaderBase TFRecordReader TextLineReader
+        VarLenFeature WholeFileReader decode_csv decode_raw parse_example parse_single_example""".split()
     },
     **{
         name: f"functions.linalg:{name}"
@@ -152,6 +152,11 @@ NAMES = {
     "DeviceSpec": "values.device_spec:DeviceSpec",
     **{f"matrix_{name}": f"functions.linalg:matrix_{name}" for name in "diag diag_part set_diag".split()},
     **{name: f"values.framework_ops:{name}" for name in "control_dependencies device group name_scope".split()},
+    **{
+        name: f"running.accumulators:{name}"
+        for name in "ConditionalAccumulator ConditionalAccumulatorBase SparseConditionalAccumulator".split()
+    },
+    "QUANTIZED_DTYPES": "values.dtypes:QUANTIZED_DTYPES",
     "add_check_numerics_ops": "functions.check_ops:add_check_numerics_ops",
     "arg_max": "functions.math_ops:argmax | input dimension output_type name",
     "arg_min": "functions.math_ops:argmin | input dimension output_type name",
@@ -290,11 +295,9 @@ _MISSING = {
     "keras": _LAYERS,
     "lite": "aexec runs graphs as they are, or OpenVINO runs regions of them: docs/delegates.md",
     "profiler": "RunOptions with a trace, and docs/profiling.md",
-    "ConditionalAccumulator": "the ops are aexec.ops.conditional_accumulator and its kin",
     "CriticalSection": "steps of one session may run at once: let one task run those that must not",
     "LMDBReader": "convert the records to TFRecord files",
     "Module": "variables are those of tf.get_variable and tf.variable_scope",
-    "SparseConditionalAccumulator": "the ops are aexec.ops.sparse_conditional_accumulator and its kin",
     "enable_control_flow_v2": "loops and conditionals are nodes",
     "enable_tensor_equality": "tensors are compared with tf.equal; == says whether they are the same",
     "load_file_system_library": "tf.gfile has local files",

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.compat.recorded.metric_cases import CASES as METRICS
 from tests.compat.recorded.names_cases import CASES as NAMES
 from tests.compat.recorded.numeric_cases import CASES as NUMERIC
 from tests.compat.recorded.operator_cases import CASES as OPERATORS
@@ -298,6 +299,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
     **OPERATORS,
     **SPARSE,
     **TRAINING,
+    **METRICS,
     **TEXT,
 }
 

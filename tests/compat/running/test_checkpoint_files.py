@@ -38,3 +38,26 @@ def test_iterator_asks_whether_to_go_on(tmp_path: Path) -> None:
 
     assert list(tf.train.checkpoints_iterator(str(tmp_path), timeout=0.01, timeout_fn=enough)) == []
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("folder", "latest", "others", "wanted"),
+    [
+        ("dir", "dir/m-2", ["dir/m-1", "dir/m-2"], ["m-1", "m-2"]),
+        ("/abs", "/abs/m-2", ["m-1"], ["m-1", "/abs/m-2"]),
+        ("dir", "/x/m-2", None, ["/x/m-2"]),
+    ],
+)
+def test_state_has_paths_relative_to_a_relative_folder(
+    folder: str, latest: str, others: list[str] | None, wanted: list[str]
+) -> None:
+    """TensorFlow's answers."""
+    state = tf.train.generate_checkpoint_state_proto(folder, latest, others)
+    assert list(state.all_model_checkpoint_paths) == wanted and state.model_checkpoint_path == wanted[-1]
+
+
+def test_state_has_a_time_for_each_path() -> None:
+    state = tf.train.generate_checkpoint_state_proto("d", "d/m", None, [2.5], 9.0)
+    assert list(state.all_model_checkpoint_timestamps) == [2.5] and state.last_preserved_timestamp == 9.0
+    with pytest.raises(ValueError, match="must match checkpoint paths"):
+        tf.train.generate_checkpoint_state_proto("d", "m", ["m"], [1.0, 2.0])

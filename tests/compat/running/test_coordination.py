@@ -141,3 +141,24 @@ def test_readers(tmp_path: Path) -> None:
         assert b"first" in sess.run(whole)[0]
         coord.request_stop()
         coord.join(threads)
+
+
+def test_state_of_a_reader_is_saved_and_restored() -> None:
+    """TensorFlow's answers; an IdentityReader returns names of files as they are."""
+    reader = tf.IdentityReader()
+    record = reader.read(tf.train.string_input_producer(["a", "b"], shuffle=False))
+    counts = [reader.num_records_produced(), reader.num_work_units_completed()]
+    saved, state = reader.serialize_state(), tf.placeholder(tf.string, [])
+    restored = reader.restore_state(state)
+    coord = tf.train.Coordinator()
+    with tf.Session() as sess:
+        threads = tf.train.start_queue_runners(sess, coord)
+        assert sess.run(list(record)) == [b"a", b"a"] and sess.run(counts) == [1, 1]
+        before = sess.run(saved)
+        assert before == b'\x08\x01\x10\x01\x18\x01"\x01a' and reader.supports_serialize
+        sess.run(list(record))
+        assert sess.run(counts[0]) == 2
+        sess.run(restored, {state: before})
+        assert sess.run(counts[0]) == 1
+        coord.request_stop()
+        coord.join(threads)

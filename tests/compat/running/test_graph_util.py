@@ -53,3 +53,13 @@ def test_circle_of_removed_nodes_is_refused() -> None:
         graph_def.node.add(name=name, op="Identity", input=[source])
     with pytest.raises(errors.InvalidArgumentError, match="circle of nodes"):
         tf.graph_util.remove_training_nodes(graph_def, ["c"])
+
+
+def test_graph_is_imported_and_shapes_are_found_by_names_of_inputs() -> None:
+    tf.placeholder(tf.float32, [None, 3], name="x")
+    graph_def = tf.get_default_graph().as_graph_def()
+    with tf.Graph().as_default() as graph:
+        (x,) = tf.graph_util.import_graph_def(graph_def, return_elements=["x:0"], name="in")
+        assert x.name == "in/x:0"
+        for name in ("in/x", "in/x:0", "^in/x"):
+            assert tf.graph_util.tensor_shape_from_node_def_name(graph, name).as_list() == [None, 3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,3 +67,41 @@ def test_global_step_is_checked(value: Any, words: str) -> None:
     tf.train.assert_global_step(tf.train.get_or_create_global_step())
     with pytest.raises(TypeError, match=words):
         tf.train.assert_global_step(value if value == 1 else tf.constant(value))
+
+
+class Told(tf.train.CheckpointSaverListener):
+    """Notes what it is told, and changes a variable before each checkpoint."""
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.more = value, value.assign_add(100.0)
+        self.notes: list[Any] = []
+
+    def begin(self) -> None:
+        self.notes.append("begin")
+
+    def before_save(self, session: Any, global_step_value: Any) -> None:
+        self.notes.append(("before", global_step_value))
+        session.run(self.more)
+
+    def after_save(self, session: Any, global_step_value: Any) -> bool:
+        self.notes.append(("after", global_step_value, float(session.run(self.value))))
+        return bool(global_step_value >= 4)
+
+    def end(self, session: Any, global_step_value: Any) -> None:
+        self.notes.append(("end", global_step_value))
+
+
+def test_listener_is_told_of_checkpoints_as_in_tensorflow(tmp_path: Path) -> None:
+    step = tf.train.get_or_create_global_step()
+    value = tf.get_variable("v", initializer=0.0)
+    train = tf.group(step.assign_add(1), value.assign_add(1.0))
+    told, count = Told(value), 0
+    hook = tf.train.CheckpointSaverHook(str(tmp_path), save_steps=2, listeners=[told])
+    with tf.train.MonitoredTrainingSession(hooks=[hook]) as sess:
+        while not sess.should_stop():
+            sess.run(train)
+            count += 1
+    saves = [("before", 0), ("after", 0, 100), ("before", 2), ("after", 2, 202), ("before", 4), ("after", 4, 304)]
+    assert count == 4 and told.notes == ["begin", *saves, ("end", 4)]
+    path = tf.train.latest_checkpoint(str(tmp_path))
+    assert path is not None and tf.train.load_variable(path, "v") == 304

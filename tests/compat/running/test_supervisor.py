@@ -54,5 +54,3 @@ def test_other_errors_are_raised_and_clusters_refused() -> None:
         supervisor.summary_computed(None, b"")
     with pytest.raises(errors.UnimplementedError, match="is_chief"):
         tf.train.Supervisor(is_chief=False)
-    with pytest.raises(errors.UnimplementedError, match="should_stop"):
-        supervisor.loop(1, print)

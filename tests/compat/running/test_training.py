@@ -397,3 +397,18 @@ def test_graphs_without_variables() -> None:
         tf.import_graph_def(frozen, name="")
         with tf.Session(graph=graph) as sess:
             assert sess.run("y:0", {"x:0": 2.0}) == 6
+
+
+def test_main_op_of_a_model_initialises_variables_and_restores() -> None:
+    v = tf.get_variable("v", initializer=1.0)
+    local = tf.get_variable("w", initializer=2.0, trainable=False, collections=[tf.GraphKeys.LOCAL_VARIABLES])
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a"], [3.0]), 0.0)
+    found = [v, local, table.lookup(tf.constant("a"))]
+    first = tf.saved_model.main_op.main_op()
+    with tf.Session() as sess:
+        sess.run(first)
+        assert sess.run(found) == [1.0, 2.0, 3.0]
+    second = tf.saved_model.main_op_with_restore(v.assign(5.0).op)
+    with tf.Session() as sess:
+        sess.run(second)
+        assert sess.run(local) == 2.0

@@ -23,6 +23,8 @@ from aexec.io import record
 __all__ = [
     "FixedLenFeature",
     "FixedLengthRecordReader",
+    "IdentityReader",
+    "ReaderBase",
     "TFRecordCompressionType",
     "TFRecordOptions",
     "TFRecordReader",
@@ -200,15 +202,17 @@ tf_record_iterator = _compressed(record.read_records, "tf_record_iterator")
 # Readers in a graph
 
 
-class _Reader:
-    """A reader: takes names of files from a queue, and returns records.
+class ReaderBase:
+    """`tf.ReaderBase`: a reader, which takes names of files from a queue, and returns records.
 
     Attributes:
         reader_ref: its handle.
+        supports_serialize: True if its state can be saved and restored.
     """
 
-    def __init__(self, handle: Tensor) -> None:
-        self.reader_ref = handle
+    def __init__(self, reader_ref: Tensor, supports_serialize: bool = False) -> None:
+        self.reader_ref = reader_ref
+        self.supports_serialize = supports_serialize
 
     def read(self, queue: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
         """The key and the value of the next record."""
@@ -229,12 +233,27 @@ class _Reader:
         """Reset the reader."""
         return ops.reader_reset_v2(self.reader_ref, name=name)
 
+    def num_work_units_completed(self, name: str | None = None) -> Tensor:
+        """The number of files that it has read to their end."""
+        return ops.reader_num_work_units_completed_v2(self.reader_ref, name=name)
 
-def _reader(op: Callable[..., Tensor], arguments: str, name: str) -> Callable[..., _Reader]:
-    return renamed(lambda **settings: _Reader(op(**settings)), arguments, name)
+    def serialize_state(self, name: str | None = None) -> Tensor:
+        """Its state as a string scalar."""
+        return ops.reader_serialize_state_v2(self.reader_ref, name=name)
+
+    def restore_state(self, state: Any, name: str | None = None) -> Any:
+        """The operation that restores a saved state."""
+        return ops.reader_restore_state_v2(self.reader_ref, state, name=name)
 
 
-WholeFileReader = _reader(ops.whole_file_reader_v2, "name", "WholeFileReader")
+def _reader(
+    op: Callable[..., Tensor], arguments: str, name: str, *, supports_serialize: bool = False
+) -> Callable[..., ReaderBase]:
+    return renamed(lambda **settings: ReaderBase(op(**settings), supports_serialize), arguments, name)
+
+
+WholeFileReader = _reader(ops.whole_file_reader_v2, "name", "WholeFileReader", supports_serialize=True)
+IdentityReader = _reader(ops.identity_reader_v2, "name", "IdentityReader", supports_serialize=True)
 TextLineReader = _reader(ops.text_line_reader_v2, "skip_header_lines name", "TextLineReader")
 TFRecordReader = _reader(
     lambda compression=None, **settings: ops.tf_record_reader_v2(

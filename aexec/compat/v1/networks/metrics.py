@@ -18,17 +18,16 @@ __getattr__, __dir__ = namespace(
         **{
             name: f"networks.more_metrics:{name}"
             for name in """false_negatives_at_thresholds false_positives_at_thresholds mean_cosine_distance
-            mean_per_class_accuracy mean_tensor percentage_below precision_at_k precision_at_thresholds recall_at_k
-            recall_at_thresholds true_negatives_at_thresholds true_positives_at_thresholds""".split()
+            mean_per_class_accuracy mean_tensor percentage_below precision_at_thresholds recall_at_thresholds
+            sensitivity_at_specificity specificity_at_sensitivity true_negatives_at_thresholds
+            true_positives_at_thresholds""".split()
+        },
+        **{
+            name: f"networks.metrics_at_k:{name}"
+            for name in """average_precision_at_k precision_at_k precision_at_top_k recall_at_k recall_at_top_k
+            sparse_average_precision_at_k sparse_precision_at_k""".split()
         },
         "auc": """aexec.metrics:auc | labels predictions weights num_thresholds metrics_collections updates_collections
         curve name summation_method!trapezoidal thresholds!""",
-    },
-    {
-        "average_precision_at_k": "fetch the scores, and compute it with NumPy",
-        "precision_at_top_k": "use tf.metrics.precision_at_k",
-        "recall_at_top_k": "use tf.metrics.recall_at_k",
-        "sensitivity_at_specificity": "use tf.metrics.recall_at_thresholds and tf.metrics.true_negatives_at_thresholds",
-        "specificity_at_sensitivity": "use tf.metrics.recall_at_thresholds and tf.metrics.true_negatives_at_thresholds",
     },
 )

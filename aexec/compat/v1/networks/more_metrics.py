@@ -1,6 +1,6 @@
 """Parts of `tf.metrics` that programs use less often.
 
-Next to read: `aexec/metrics.py`.
+Next to read: `metrics_at_k.py`, `aexec/metrics.py`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import numpy as np
 
 from aexec import metrics, ops
 from aexec.client.building import name_scope
-from aexec.compat.v1.namespace import refuse
-from aexec.compat.v1.values.sparse import SparseTensor
 from aexec.framework import dtypes, errors
 from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
@@ -25,10 +23,10 @@ __all__ = [
     "mean_per_class_accuracy",
     "mean_tensor",
     "percentage_below",
-    "precision_at_k",
     "precision_at_thresholds",
-    "recall_at_k",
     "recall_at_thresholds",
+    "sensitivity_at_specificity",
+    "specificity_at_sensitivity",
     "true_negatives_at_thresholds",
     "true_positives_at_thresholds",
 ]
@@ -112,55 +110,6 @@ def mean_per_class_accuracy(
         return collected_metric(mean, update, metrics_collections, updates_collections)
 
 
-def _top_and_named(labels: Any, predictions: Any, k: int) -> tuple[Tensor, Tensor]:
-    """The `k` top predicted classes of each row, and the classes that its labels name, in the same type."""
-    _, top = ops.top_kv2(predictions, k)
-    named = ops.cast(convert_to_tensor(labels), DstT=top.dtype.base)
-    if (named.static_shape.rank or 0) + 1 == top.static_shape.rank:
-        named = ops.expand_dims(named, -1)
-    return top, named
-
-
-def precision_at_k(
-    labels: Any,
-    predictions: Any,
-    k: int,
-    class_id: int | None = None,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Any:
-    """`tf.metrics.precision_at_k`: the fraction of the `k` top predicted classes that are among a row's labels."""
-    refuse("precision_at_k", class_id=class_id, labels=labels if isinstance(labels, SparseTensor) else None)
-    with name_scope(name or f"precision_at_{k}"):
-        top, named = _top_and_named(labels, predictions, k)
-        hits = ops.any(ops.equal(ops.expand_dims(top, -1), ops.expand_dims(named, -2)), [-1])
-        share = ops.mean(ops.cast(hits, DstT=dtypes.float32), [-1])
-        return metrics.mean(share, weights, metrics_collections, updates_collections)
-
-
-def recall_at_k(
-    labels: Any,
-    predictions: Any,
-    k: int,
-    class_id: int | None = None,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> tuple[Any, Any]:
-    """`tf.metrics.recall_at_k`: the fraction of the labels that are among the `k` top predicted classes."""
-    refuse("recall_at_k", class_id=class_id, labels=labels if isinstance(labels, SparseTensor) else None)
-    with name_scope(name or f"recall_at_{k}"):
-        top, named = _top_and_named(labels, predictions, k)
-        hits = ops.any(ops.equal(ops.expand_dims(named, -1), ops.expand_dims(top, -2)), [-1])
-        found = ops.cast(hits, DstT=dtypes.float32)
-        if weights is not None:
-            weights = ops.expand_dims(weights, -1) if convert_to_tensor(weights).static_shape.rank else weights
-        return metrics.mean(found, weights, metrics_collections, updates_collections)
-
-
 # At thresholds
 
 
@@ -236,3 +185,69 @@ def _rate(name: str, other: str) -> Any:
 
 precision_at_thresholds = _rate("precision", "false_positives")
 recall_at_thresholds = _rate("recall", "false_negatives")
+
+
+def _even_thresholds(name: str, rate: float, number: int, last: float) -> list[float]:
+    """Thresholds from just below 0 to `last`.  Raises InvalidArgumentError if the rate is not in [0, 1]."""
+    if not 0 <= rate <= 1:
+        raise errors.InvalidValueError(f"`{name}` must be in the range [0, 1]. Currently, `{name}` is {rate}.")
+    return [-1e-7, *((i + 1) / (number - 1) for i in range(number - 2)), last]
+
+
+def sensitivity_at_specificity(
+    labels: Any,
+    predictions: Any,
+    specificity: float,
+    weights: Any = None,
+    num_thresholds: int = 200,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """`tf.metrics.sensitivity_at_specificity`: the sensitivity at the lowest threshold whose specificity is nearest.
+
+    Raises:
+        InvalidArgumentError: `specificity` is not in [0, 1].
+    """
+    thresholds = _even_thresholds("specificity", specificity, num_thresholds, 1.0 + 1e-7)
+
+    def of(counts: Any) -> Tensor:
+        specificities = counts["true_negatives"] / (counts["true_negatives"] + counts["false_positives"] + 1e-7)
+        at = ops.arg_min(ops.abs(specificities - specificity), 0)
+        found = ops.gather_v2(counts["true_positives"], at, 0)
+        return found / (found + ops.gather_v2(counts["false_negatives"], at, 0) + 1e-7)
+
+    with name_scope(name or "sensitivity_at_specificity"):
+        values, updates = _at_thresholds(labels, predictions, thresholds, weights)
+        return collected_metric(of(values), of(updates), metrics_collections, updates_collections)
+
+
+def specificity_at_sensitivity(
+    labels: Any,
+    predictions: Any,
+    sensitivity: float,
+    weights: Any = None,
+    num_thresholds: int = 200,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """`tf.metrics.specificity_at_sensitivity`: the specificity at the highest threshold whose sensitivity is nearest.
+
+    Raises:
+        InvalidArgumentError: `sensitivity` is not in [0, 1].
+    """
+    # The last threshold is below 1, not above, as in TensorFlow: a score of 1 is positive at each.
+    thresholds = _even_thresholds("sensitivity", sensitivity, num_thresholds, 1.0 - 1e-7)
+
+    def of(counts: Any) -> Tensor:
+        sensitivities = counts["true_positives"] / (counts["true_positives"] + counts["false_negatives"] + 1e-7)
+        far = ops.abs(sensitivities - sensitivity)
+        nearest = ops.cast(ops.equal(far, ops.min(far, [0])), DstT=dtypes.int64)
+        at = ops.arg_max(ops.cumsum(nearest, 0), 0)
+        found = ops.gather_v2(counts["true_negatives"], at, 0)
+        return found / (found + ops.gather_v2(counts["false_positives"], at, 0) + 1e-7)
+
+    with name_scope(name or "specificity_at_sensitivity"):
+        values, updates = _at_thresholds(labels, predictions, thresholds, weights)
+        return collected_metric(of(values), of(updates), metrics_collections, updates_collections)

@@ -1,4 +1,4 @@
-"""Functions of `tf.nn` that programs use less: transposed convolutions of any rank, and labels of CTC.
+"""Functions of `tf.nn` that programs use less: transposed convolutions of any rank, labels of CTC, mean losses.
 
 Next to read: `nn.py`.
 """
@@ -8,14 +8,22 @@ from __future__ import annotations
 from typing import Any
 
 from aexec import nn, ops
-from aexec.client.building import name_scope
-from aexec.compat.v1.functions.control_flow_ops import map_fn
+from aexec.client.building import control_dependencies, name_scope
+from aexec.compat.v1.functions.check_ops import assert_integer, assert_scalar
+from aexec.compat.v1.functions.control_flow_ops import assert_non_negative, map_fn
 from aexec.framework import dtypes
 from aexec.framework.errors import InvalidValueError
 from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
-__all__ = ["collapse_repeated", "conv1d_transpose", "conv_transpose", "ctc_unique_labels"]
+__all__ = [
+    "collapse_repeated",
+    "compute_average_loss",
+    "conv1d_transpose",
+    "conv_transpose",
+    "ctc_unique_labels",
+    "scale_regularization_loss",
+]
 
 
 def conv1d_transpose(
@@ -91,3 +99,47 @@ def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Tensor, Ten
     with name_scope(name or "ctc_unique_labels"):
         found, places = map_fn(of_row, convert_to_tensor(labels), dtype=["int64", "int32"])
         return found, places
+
+
+def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None) -> Tensor:
+    """`tf.nn.compute_average_loss`: the sum of losses, times weights, divided by the number of examples.
+
+    Args:
+        per_example_loss: [batch, ...].
+        sample_weight: broadcast to the losses; a last axis of size 1 may be missing, or be there besides.
+        global_batch_size: the number of examples, by default the size of the batch; the result is 0 if that is 0.
+
+    Raises:
+        InvalidArgumentError: the loss is a scalar, or ranks are not known.
+    """
+    losses = convert_to_tensor(per_example_loss)
+    dtype = losses.dtype.base
+    if not losses.static_shape.rank:
+        raise InvalidValueError(f"per_example_loss needs a known rank of 1 at least, and has {losses.static_shape}")
+    if sample_weight is not None:
+        losses = ops.cast(_weighted(losses, sample_weight), DstT=dtype)
+    size = convert_to_tensor(ops.shape(losses)[0] if global_batch_size is None else global_batch_size)
+    assert_scalar(size, message="global_batch_size must be scalar.")
+    assert_integer(size, message="global_batch_size must be an integer.")
+    with control_dependencies([assert_non_negative(size, message="global_batch_size must be non-negative.")]):
+        total = ops.sum(ops.reshape(losses, [-1]), [0])
+        return ops.div_no_nan(total, ops.cast(size, DstT=dtype))
+
+
+def _weighted(losses: Tensor, sample_weight: Any) -> Tensor:
+    """Losses times weights, float32."""
+    losses = ops.cast(losses, DstT=dtypes.float32)
+    weights = ops.cast(convert_to_tensor(sample_weight), DstT=dtypes.float32)
+    rank, other = losses.static_shape.rank, weights.static_shape.rank
+    if rank is None or other is None:
+        raise InvalidValueError("the rank of sample_weight must be known")
+    if other == rank + 1:
+        weights = ops.squeeze(weights, squeeze_dims=[-1])
+    elif other and other == rank - 1:
+        weights = ops.expand_dims(weights, -1)
+    return losses * weights
+
+
+def scale_regularization_loss(regularization_loss: Any) -> Tensor:
+    """`tf.nn.scale_regularization_loss`: the sum of losses; there is one replica."""
+    return ops.sum(ops.reshape(convert_to_tensor(regularization_loss), [-1]), [0])

@@ -142,7 +142,8 @@ __getattr__, __dir__ = namespace(
         "conv2d_transpose": f"aexec.nn:conv2d_transpose | {_TRANSPOSED}",
         **{
             name: f"networks.more_nn:{name}"
-            for name in "collapse_repeated conv1d_transpose conv_transpose ctc_unique_labels".split()
+            for name in """collapse_repeated compute_average_loss conv1d_transpose conv_transpose ctc_unique_labels
+            scale_regularization_loss""".split()
         },
         "conv3d": "aexec.nn:conv3d | input filter strides padding data_format dilations name filters=filter",
         "conv3d_transpose": f"aexec.nn:conv3d_transpose | {_TRANSPOSED}",

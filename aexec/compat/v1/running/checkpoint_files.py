@@ -10,13 +10,20 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from aexec import training
+from aexec import proto, training
 from aexec.compat.v1.namespace import refuse
 from aexec.compat.v1.running.session import waited
 from aexec.compat.v1.running.training import latest_checkpoint
+from aexec.framework import errors
 from aexec.training import checkpoint_state
 
-__all__ = ["checkpoints_iterator", "get_checkpoint_mtimes", "remove_checkpoint", "update_checkpoint_state"]
+__all__ = [
+    "checkpoints_iterator",
+    "generate_checkpoint_state_proto",
+    "get_checkpoint_mtimes",
+    "remove_checkpoint",
+    "update_checkpoint_state",
+]
 
 
 def get_checkpoint_mtimes(checkpoint_prefixes: Any) -> list[float]:
@@ -52,6 +59,40 @@ def update_checkpoint_state(
         last_preserved_timestamp or 0.0,
     )
     waited(training.update_checkpoint_state(save_dir, state, latest_filename or "checkpoint"))
+
+
+def generate_checkpoint_state_proto(
+    save_dir: str,
+    model_checkpoint_path: str,
+    all_model_checkpoint_paths: Any = None,
+    all_model_checkpoint_timestamps: Any = None,
+    last_preserved_timestamp: float | None = None,
+) -> proto.CheckpointState:
+    """`tf.train.generate_checkpoint_state_proto`: what a folder's `checkpoint` file has to say.
+
+    Relative paths become relative to the folder, if the folder's own path is relative.
+
+    Raises:
+        InvalidArgumentError: there is not one time for each path.
+    """
+    paths = list(all_model_checkpoint_paths or ())
+    if not paths or paths[-1] != model_checkpoint_path:
+        paths.append(model_checkpoint_path)
+    if all_model_checkpoint_timestamps and len(all_model_checkpoint_timestamps) != len(paths):
+        raise errors.InvalidValueError(
+            f"Checkpoint timestamps, if provided, must match checkpoint paths (got paths {paths} and timestamps "
+            f"{all_model_checkpoint_timestamps})"
+        )
+
+    def inside(path: str) -> str:
+        return path if os.path.isabs(save_dir) or os.path.isabs(path) else os.path.relpath(path, save_dir)
+
+    return proto.CheckpointState(
+        model_checkpoint_path=inside(model_checkpoint_path),
+        all_model_checkpoint_paths=[inside(path) for path in paths],
+        all_model_checkpoint_timestamps=all_model_checkpoint_timestamps or (),
+        last_preserved_timestamp=last_preserved_timestamp or 0.0,
+    )
 
 
 def checkpoints_iterator(

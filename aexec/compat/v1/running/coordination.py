@@ -77,7 +77,7 @@ class Coordinator:
         if isinstance(self._session, Session):
             try:
                 return self._session.waiting.wait(lambda _: function(*arguments))
-            except errors.FailedPreconditionError:
+            except (errors.FailedPreconditionError, errors.CancelledError):
                 pass  # it is closed: nothing of it runs
         return function(*arguments)
 

@@ -16,7 +16,12 @@ from aexec.graph.graph import Graph
 from aexec.graph.nodes.colocation import ATTR, group_names
 from aexec.saved_model.freeze import freeze
 
-__all__ = ["convert_variables_to_constants", "extract_sub_graph", "remove_training_nodes"]
+__all__ = [
+    "convert_variables_to_constants",
+    "extract_sub_graph",
+    "remove_training_nodes",
+    "tensor_shape_from_node_def_name",
+]
 
 
 def convert_variables_to_constants(
@@ -103,9 +108,18 @@ def _source(edge: str, sources: Mapping[str, str]) -> str:
     raise errors.InvalidValueError(f"a circle of nodes that are to be removed goes through '{name}'")
 
 
+def tensor_shape_from_node_def_name(graph: Graph, input_name: str) -> Any:
+    """`tf.graph_util.tensor_shape_from_node_def_name`: the static shape of a graph's tensor, named as an input."""
+    name = input_name.removeprefix("^")
+    return graph.get_tensor_by_name(name if ":" in name else f"{name}:0").shape
+
+
 __getattr__, __dir__ = namespace(
     __name__,
-    {},
+    {
+        "import_graph_def": """aexec:import_graph_def | graph_def input_map return_elements name op_dict!
+        producer_op_list!""",
+    },
     {
         "must_run_on_cpu": "aexec.Session says where each kernel is: docs/placement.md",
     },

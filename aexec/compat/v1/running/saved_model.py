@@ -247,8 +247,9 @@ __getattr__, __dir__ = namespace(
         "Builder": "running.saved_model:SavedModelBuilder",
         # TensorFlow's modules inside this one, whose names are all here.
         **dict.fromkeys("builder loader signature_def_utils utils".split(), "running.saved_model"),
+        "main_op": "running.main_op",
+        "main_op_with_restore": "running.main_op:main_op_with_restore",
         "contains_saved_model": "aexec.saved_model:is_saved_model | export_dir=directory",
         "maybe_saved_model_directory": "aexec.saved_model:is_saved_model | export_dir=directory",
     },
-    {"main_op": "give the operation itself"},
 )

@@ -6,14 +6,17 @@ Next to read: `aexec/summary/`.
 from __future__ import annotations
 
 import os
-from typing import Any
+import threading
+import time
+from typing import Any, ClassVar
 
 from aexec import proto, summary
 from aexec.compat.v1.namespace import namespace, renamed
+from aexec.compat.v1.values.tensors import get_default_graph
 from aexec.graph.graph import Graph
 from aexec.runtime.threads.loop_thread import LoopThread
 
-__all__ = ["FileWriter", "merge"]
+__all__ = ["FileWriter", "FileWriterCache", "merge"]
 
 merge = renamed(summary.merge, "inputs collections name", "merge")
 
@@ -62,6 +65,11 @@ class FileWriter:
         """Add the measurements of a run."""
         self._thread.wait(self.ours.add_run_metadata(run_metadata, tag, int(global_step or 0)))
 
+    def add_session_log(self, session_log: proto.SessionLog, global_step: int | None = None) -> None:
+        """Add what happened to a session: that it started, or wrote a checkpoint."""
+        event = proto.Event(wall_time=time.time(), step=int(global_step or 0), session_log=session_log)
+        self.add_event(event)
+
     def flush(self) -> None:
         """Write all events to the file, so that readers see them."""
         self._thread.wait(self.ours.flush())
@@ -82,6 +90,28 @@ class FileWriter:
         self.close()
 
 
+class FileWriterCache:
+    """`tf.summary.FileWriterCache`: one open writer for each folder, which may be asked for in any thread."""
+
+    _writers: ClassVar[dict[str, FileWriter]] = {}
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    @classmethod
+    def get(cls, logdir: str) -> FileWriter:
+        """The writer of a folder; the first call makes it, and writes the default graph."""
+        with cls._lock:
+            if logdir not in cls._writers:
+                cls._writers[logdir] = FileWriter(logdir, graph=get_default_graph())
+            return cls._writers[logdir]
+
+    @classmethod
+    def clear(cls) -> None:
+        """Close all writers, and forget them."""
+        with cls._lock:
+            while cls._writers:
+                cls._writers.popitem()[1].close()
+
+
 __getattr__, __dir__ = namespace(
     __name__,
     {
@@ -96,5 +126,4 @@ __getattr__, __dir__ = namespace(
         "tensor_summary": """aexec.summary:tensor_summary | name tensor summary_description! collections
         summary_metadata=metadata family display_name!""",
     },
-    {"FileWriterCache": "keep the tf.summary.FileWriter yourself"},
 )

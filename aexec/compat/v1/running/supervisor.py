@@ -1,7 +1,7 @@
 """`tf.train.Supervisor`: a session that is initialised or restored, and kept in a folder while it trains.
 
-There are no threads: what is due, a checkpoint or a summary, is written when the program asks `should_stop()`.  Next to
-read: `training.py`, whose MonitoredTrainingSession came later.
+It starts no threads of its own: what is due, a checkpoint or a summary, is written when the program asks
+`should_stop()`.  Next to read: `loops.py`; then `training.py`, whose MonitoredTrainingSession came later.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from aexec.client.building import group
 from aexec.compat.v1.namespace import refuse
 from aexec.compat.v1.running.coordination import Coordinator, start_queue_runners
+from aexec.compat.v1.running.loops import LooperThread
 from aexec.compat.v1.running.session import Session
 from aexec.compat.v1.running.summary import FileWriter
 from aexec.compat.v1.running.training import Saver, latest_checkpoint
@@ -128,6 +129,7 @@ class Supervisor:
             UnimplementedError: it should wait for a checkpoint.
         """
         refuse("prepare_or_wait_for_session", wait_for_checkpoint=wait_for_checkpoint)
+        self.coord.clear_stop()
         session = Session(master, graph=self.graph, config=config)
         feeds, init_fn = self._init
         found = None if self.logdir is None else latest_checkpoint(self.logdir)
@@ -209,9 +211,11 @@ class Supervisor:
         if close_summary_writer and self.summary_writer is not None:
             self.summary_writer.close()
 
-    def loop(self, timer_interval_secs: float | None, target: Any, args: Any = None, kwargs: Any = None) -> None:
-        """Refused: there are no threads."""
-        raise errors.UnsupportedError("Supervisor.loop: call the function where should_stop() is asked")
+    def loop(
+        self, timer_interval_secs: float | None, target: Any, args: Any = None, kwargs: Any = None
+    ) -> LooperThread:
+        """Start a thread that calls a function again and again, until the stop."""
+        return LooperThread.loop(self.coord, timer_interval_secs, target, args, kwargs)
 
 
 def _is_default(value: Any) -> bool:

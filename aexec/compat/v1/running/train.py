@@ -22,6 +22,7 @@ __all__ = [
     "inverse_time_decay",
     "linear_cosine_decay",
     "natural_exp_decay",
+    "noisy_linear_cosine_decay",
     "piecewise_constant",
     "piecewise_constant_decay",
     "polynomial_decay",
@@ -52,6 +53,11 @@ linear_cosine_decay = renamed(
     _schedules.linear_cosine_decay,
     "learning_rate global_step decay_steps num_periods alpha beta name",
     "linear_cosine_decay",
+)
+noisy_linear_cosine_decay = renamed(
+    _schedules.noisy_linear_cosine_decay,
+    "learning_rate global_step decay_steps initial_variance variance_decay num_periods alpha beta name",
+    "noisy_linear_cosine_decay",
 )
 piecewise_constant = renamed(_schedules.piecewise_constant, "x boundaries values name", "piecewise_constant")
 piecewise_constant_decay = piecewise_constant
@@ -133,8 +139,8 @@ __getattr__, __dir__ = namespace(
         },
         **{
             name: f"running.training:{name}"
-            for name in """CheckpointSaverHook ExponentialMovingAverage LoggingTensorHook NanTensorHook Saver Scaffold
-            SessionRunArgs SessionRunContext SessionRunHook SessionRunValues
+            for name in """CheckpointSaverHook CheckpointSaverListener ExponentialMovingAverage LoggingTensorHook
+            NanTensorHook Saver Scaffold SessionRunArgs SessionRunContext SessionRunHook SessionRunValues
             StepCounterHook SummarySaverHook checkpoint_exists get_checkpoint_state global_step import_meta_graph
             latest_checkpoint""".split()
         },
@@ -168,8 +174,10 @@ __getattr__, __dir__ = namespace(
         **{name: f"running.warm_start:{name}" for name in "VocabInfo warm_start".split()},
         **{
             name: f"running.checkpoint_files:{name}"
-            for name in "checkpoints_iterator get_checkpoint_mtimes remove_checkpoint update_checkpoint_state".split()
+            for name in """checkpoints_iterator generate_checkpoint_state_proto get_checkpoint_mtimes remove_checkpoint
+            update_checkpoint_state""".split()
         },
+        **{name: f"running.loops:{name}" for name in "LooperThread basic_train_loop".split()},
         "JobDef": "aexec.proto:JobDef",
         "queue_runner": "running.coordination",
         "assert_global_step": "values.framework_ops:assert_global_step",
@@ -189,9 +197,6 @@ __getattr__, __dir__ = namespace(
         "Checkpoint": "checkpoints of objects are not there; use tf.train.Saver",
         "SessionManager": "use tf.train.MonitoredTrainingSession",
         "WorkerSessionCreator": "each process initialises or restores its own session: docs/distributed.md",
-        "CheckpointSaverListener": "write a tf.train.SessionRunHook, which is called around each step",
-        "LooperThread": "use threading.Thread, and the Coordinator's wait_for_stop",
         "ProfilerHook": "RunOptions with a trace, and docs/profiling.md",
-        "basic_train_loop": "write the loop: while not supervisor.should_stop()",
     },
 )

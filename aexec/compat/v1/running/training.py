@@ -5,6 +5,7 @@ Next to read: `monitored_session.py`, which calls hooks; then `train.py`, which 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from google.protobuf.message import Message
 
 from aexec import proto, summary, training
 from aexec.compat.v1.namespace import refuse
+from aexec.compat.v1.running.results import writable
 from aexec.compat.v1.running.session import in_session, waited
 from aexec.compat.v1.values.tensors import get_default_graph
 from aexec.framework import errors
@@ -25,6 +27,7 @@ from aexec.variables.initialization import global_variables
 
 __all__ = [
     "CheckpointSaverHook",
+    "CheckpointSaverListener",
     "ExponentialMovingAverage",
     "LoggingTensorHook",
     "NanTensorHook",
@@ -308,6 +311,59 @@ class SessionRunHook:
         """Called at the end of the training."""
 
 
+class CheckpointSaverListener:
+    """`tf.train.CheckpointSaverListener`: told of each checkpoint that a `CheckpointSaverHook` writes.
+
+    Its methods but `begin` are called in a worker thread, and may run steps of the session that they get.
+    """
+
+    def begin(self) -> None:
+        """Called once, while nodes may still be added."""
+
+    def before_save(self, session: Any, global_step_value: Any) -> None:
+        """Called before the values of a checkpoint are read."""
+
+    def after_save(self, session: Any, global_step_value: Any) -> bool | None:
+        """Called when a checkpoint is written; returns True to end the training."""
+        return None
+
+    def end(self, session: Any, global_step_value: Any) -> None:
+        """Called at the end of the training."""
+
+
+class _BlockingSession:
+    """The session of a training, for use in a listener's thread."""
+
+    def __init__(self, session: Training) -> None:
+        self._session = session.session
+        self._loop = asyncio.get_running_loop()
+        self.graph = self._session.graph
+
+    def run(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
+        """Run a step."""
+        running = self._session.run(fetches, feed_dict or {})
+        return writable(asyncio.run_coroutine_threadsafe(running, self._loop).result())
+
+
+class _AwaitedListener(training.CheckpointSaverListener):
+    """Adapts a listener of the program to aexec's interface."""
+
+    def __init__(self, listener: CheckpointSaverListener) -> None:
+        self._listener = listener
+
+    def begin(self) -> None:
+        self._listener.begin()
+
+    async def before_save(self, session: Training, global_step: int | None) -> None:
+        await asyncio.to_thread(self._listener.before_save, _BlockingSession(session), global_step)
+
+    async def after_save(self, session: Training, global_step: int | None) -> bool | None:
+        return await asyncio.to_thread(self._listener.after_save, _BlockingSession(session), global_step)
+
+    async def end(self, session: Training, global_step: int | None) -> None:
+        await asyncio.to_thread(self._listener.end, _BlockingSession(session), global_step)
+
+
 # aexec's hooks, with TensorFlow's arguments
 
 
@@ -325,13 +381,19 @@ class CheckpointSaverHook(training.CheckpointSaverHook):
         listeners: Any = None,
         save_graph_def: bool = True,
     ) -> None:
-        refuse("CheckpointSaverHook", listeners=listeners)
         if saver is not None and scaffold is not None:
             raise errors.InvalidValueError("You cannot provide both saver and scaffold.")
         self._given, self._scaffold = saver, scaffold
-        super().__init__(checkpoint_dir, save_steps=save_steps, save_secs=save_secs, basename=checkpoint_basename)
+        super().__init__(
+            checkpoint_dir,
+            save_steps=save_steps,
+            save_secs=save_secs,
+            basename=checkpoint_basename,
+            listeners=[_AwaitedListener(listener) for listener in listeners or ()],
+        )
 
     def begin(self) -> None:
+        super().begin()
         saver = self._given if self._scaffold is None else self._scaffold.finalize().saver
         self._saver = (saver or Saver()).ours
 

@@ -187,11 +187,11 @@ __getattr__, __dir__ = namespace(
         },
         "matmul": "values.sparse:sparse_tensor_dense_matmul",
         "placeholder": "values.sparse:sparse_placeholder",
+        "SparseConditionalAccumulator": "running.accumulators:SparseConditionalAccumulator",
         "sparse_dense_matmul": "values.sparse:sparse_tensor_dense_matmul",
         "to_dense": "values.sparse:sparse_tensor_to_dense",
     },
     {
-        "SparseConditionalAccumulator": "the ops are aexec.ops.sparse_conditional_accumulator and its kin",
         "bincount": "use aexec.ops.sparse_bincount",
         "cross": "use aexec.ops.sparse_cross_v2",
         "cross_hashed": "use aexec.ops.sparse_cross_hashed",

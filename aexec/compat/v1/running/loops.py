@@ -1,0 +1,114 @@
+"""Loops of a program that is trained by a `Supervisor`: of steps, and of functions in threads of their own.
+
+Next to read: `supervisor.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from aexec.compat.v1.running.coordination import Coordinator
+from aexec.framework import errors
+
+__all__ = ["LooperThread", "basic_train_loop"]
+
+
+class LooperThread(threading.Thread):
+    """`tf.train.LooperThread`: calls a function again and again, until its coordinator is stopped.
+
+    An error of the function stops the coordinator, which raises it when it is joined.
+
+    Args:
+        coord: the coordinator, which waits for the thread when it is joined.
+        timer_interval_secs: seconds from one call to the next; None for no wait between two calls.
+        target: by default `run_loop` of a subclass.
+
+    Raises:
+        InvalidArgumentError: `coord` is no coordinator, or there are arguments without a target.
+    """
+
+    def __init__(
+        self,
+        coord: Coordinator,
+        timer_interval_secs: float | None,
+        target: Callable[..., Any] | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(coord, Coordinator):
+            raise errors.InvalidValueError(f"'coord' argument must be a Coordinator: {coord}")
+        if target is None and (args or kwargs):
+            raise errors.InvalidValueError("'args' and 'kwargs' argument require that you also pass 'target'")
+        super().__init__(daemon=True)
+        self._coord = coord
+        self._seconds = timer_interval_secs
+        self._call = target, tuple(args or ()), dict(kwargs or {})
+        coord.register_thread(self)
+
+    @staticmethod
+    def loop(
+        coord: Coordinator,
+        timer_interval_secs: float | None,
+        target: Callable[..., Any],
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> LooperThread:
+        """Start a thread that calls a function; return it."""
+        looper = LooperThread(coord, timer_interval_secs, target, args, kwargs)
+        looper.start()
+        return looper
+
+    def run(self) -> None:
+        with self._coord.stop_on_exception():
+            self.start_loop()
+            due = time.monotonic()
+            while not self._is_stopped_before(due):
+                due += self._seconds or 0.0
+                self.run_loop()
+            self.stop_loop()
+
+    def _is_stopped_before(self, due: float) -> bool:
+        """Wait until a time; return True at once if the stop is requested."""
+        if self._seconds is None:
+            return self._coord.should_stop()
+        return self._coord.wait_for_stop(max(0.0, due - time.monotonic()))
+
+    def start_loop(self) -> None:
+        """Called before the first call."""
+
+    def stop_loop(self) -> None:
+        """Called when the stop is requested."""
+
+    def run_loop(self) -> None:
+        """Called each time: calls the target."""
+        target, args, kwargs = self._call
+        if target is not None:
+            target(*args, **kwargs)
+
+
+def basic_train_loop(
+    supervisor: Any,
+    train_step_fn: Callable[..., Any],
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    master: str = "",
+) -> None:
+    """`tf.train.basic_train_loop`: calls a function with a supervisor's session until the stop is requested.
+
+    After an AbortedError it begins again with a new session.
+    """
+    try:
+        while True:
+            try:
+                with supervisor.managed_session(master, close_summary_writer=False) as session:
+                    while not supervisor.should_stop():
+                        train_step_fn(session, *(args or ()), **(kwargs or {}))
+                return
+            except errors.AbortedError:
+                continue
+    finally:
+        if supervisor.summary_writer is not None:
+            supervisor.summary_writer.close()
