@@ -17,6 +17,7 @@ from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import MAX_RANK, check_max_rank, elements_asked_for, shape_text
 from aexec.framework.wire import variant
+from aexec.framework.zeros import fill_objects, zeros_of_type
 from aexec.kernels.common.allocation import allocator, explain_with
 from aexec.kernels.common.array_module import chooser
 from aexec.kernels.common.registration import INDEX, on_host
@@ -36,7 +37,7 @@ def _size_cost(dims: Any, *_: Any) -> Any:
 
 
 def _fill(c: OpKernelConstruction) -> Compute:
-    allocate = allocator(c)
+    allocate, of_objects = allocator(c), c.output_types[0].base.np.hasobject
 
     def check(dims: Any, value: Any) -> None:
         if dims.ndim > 1:
@@ -55,7 +56,10 @@ def _fill(c: OpKernelConstruction) -> Compute:
             check(dims, value)
             check_max_rank(dims.size)
         out = allocate(dims.tolist())
-        out[...] = value  # not `fill`, which would unpack an array held by a variant
+        if of_objects:
+            fill_objects(out, value)
+        else:
+            out[...] = value
         return out
 
     return compute
@@ -77,15 +81,9 @@ def _zeros_like(c: OpKernelConstruction) -> Compute:
     if dtype is dtypes.variant:
         return _zero_variants
     if dtype is dtypes.string:
-        return _empty_strings
+        return lambda x: zeros_of_type(x.shape, dtypes.string)
     zeros, numpy_dtype = c.xp.zeros, dtype.np
     return lambda x: zeros(x.shape, numpy_dtype)
-
-
-def _empty_strings(x: Any) -> Any:
-    out = np.empty(x.shape, object)
-    out.fill(b"")
-    return out
 
 
 def _zero_variants(x: Any) -> Any:

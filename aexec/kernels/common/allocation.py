@@ -22,7 +22,7 @@ from aexec.framework.memory.memory import available_memory, is_out_of_memory
 from aexec.framework.shape import MAX_RANK, shape_text
 from aexec.framework.waiting.inline_call import check_inline
 from aexec.framework.waiting.loop_budget import COPY_NS
-from aexec.framework.zeros import zero_object
+from aexec.framework.zeros import fill_objects, zero_object
 
 __all__ = ["allocator", "explain_with"]
 
@@ -51,7 +51,7 @@ def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
     def allocate(shape: Any, make: Any = empty) -> Any:
         if make is zeros and numpy_dtype.hasobject:
             out = allocate(shape)
-            out.fill(zero_object(dtype))
+            fill_objects(out, zero_object(dtype))
             return out
         try:
             if len(shape) > MAX_RANK:

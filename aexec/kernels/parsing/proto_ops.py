@@ -20,8 +20,9 @@ from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruct
 from aexec.framework.memory.allocator import Growth, ReusedScratch
 from aexec.framework.memory.tensor_buffer import STRING_BYTES
 from aexec.framework.shape import shape_text
-from aexec.framework.waiting.loop_budget import DEFAULT, OBJECT_NS, Pace, giving_way
+from aexec.framework.waiting.loop_budget import DEFAULT, Pace, giving_way
 from aexec.framework.wire.wire_format import LENGTH, VARINT, end_of_value, put_varint, read_varint
+from aexec.framework.zeros import fill_objects
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.strings import array_of, elements_of, string_cost
 from aexec.kernels.parsing.proto_descriptors import check_type, descriptors_of, message_fields
@@ -33,8 +34,8 @@ __all__: list[str] = []
 # Nanoseconds for a message, for a byte of it, and for a field or a row.
 _MESSAGE_NS, _BYTE_NS, _FIELD_NS = 5_000.0, 300.0, 1_500.0
 _M32, _LONGEST = 2**32 - 1, 2**31
-# Fields that are read at a time, and places of strings that are filled.
-_PIECE, _PLACES = DEFAULT.pieces(_FIELD_NS), DEFAULT.pieces(OBJECT_NS)
+# Fields that are read at a time.
+_PIECE = DEFAULT.pieces(_FIELD_NS)
 # Values that are written at a time, and the nanoseconds for one.
 _FEW, _VALUE_NS = 200, 400.0
 _END_GROUP = 4
@@ -232,22 +233,15 @@ def decode_proto(c: OpKernelConstruction) -> Compute:
             sizes[:, position] = counts
             shape = messages.size, max(1, int(counts.max()))
             out = allocate[position + 1](shape)
-            _fill(out, column.field.default)
+            if out.dtype == object:
+                fill_objects(out, column.field.default)
+            else:
+                out.fill(column.field.default)
             column.fill(out, counts)
             outputs.append(out.reshape(*messages.shape, shape[1]))
         return (sizes.reshape(*messages.shape, len(columns)), *outputs)
 
     return compute
-
-
-def _fill(out: Any, value: Any) -> None:
-    """Set all elements; places of strings some at a time, as Python counts the references to their value."""
-    if out.dtype != object:
-        out.fill(value)
-        return
-    flat = out.reshape(-1)
-    for start in giving_way(range(0, flat.size, _PLACES), _PLACES * OBJECT_NS):
-        flat[start : start + _PLACES].fill(value)
 
 
 def _type_text(dtype: dtypes.DType) -> str:

@@ -23,6 +23,7 @@ from aexec.framework.memory.allocator import Growth, announce_scratch
 from aexec.framework.memory.tensor_buffer import STRING_BYTES
 from aexec.framework.shape import shape_text
 from aexec.framework.waiting.loop_budget import OBJECT_NS, giving_way
+from aexec.framework.zeros import zeros_of_type
 from aexec.kernels.common.slots import check_slots
 from aexec.kernels.common.strings import (
     JOINED_BYTES,
@@ -476,7 +477,7 @@ def string_ngrams(c: OpKernelConstruction) -> Compute:
         announce_scratch(_SPLIT_BYTES * data_splits.size)
         splits, tokens = values_of(data_splits), values_of(data)
         if not splits:
-            return np.full(data.shape, b"", object), np.zeros(data_splits.shape, split_type)
+            return zeros_of_type(data.shape, dtypes.string), np.zeros(data_splits.shape, split_type)
         _check_splits(data, splits)
         if not tokens:
             return data.ravel(), np.zeros(data_splits.shape, split_type)

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 import aexec
 from aexec import errors
-from aexec.framework import dtypes
+from aexec.framework import dtypes, zeros
 from aexec.framework.wire.wire_format import put_varint
-from aexec.kernels.parsing import proto_ops
 from tests.kernels.answer_tables import INVALID, texts
 from tests.kernels.array_support import I32
 from tests.kernels.harness import in_tensorflow, registered, run_op
@@ -131,7 +130,7 @@ def test_long_packed_field_is_read_in_pieces_as_a_whole():
 
 
 def test_places_of_strings_are_filled_in_pieces(monkeypatch):
-    monkeypatch.setattr(proto_ops, "_PLACES", 3)
+    monkeypatch.setattr(zeros, "_AT_ONCE", 3)
     messages = texts(Message(r_string=["a"] * 5).SerializeToString(), b"", b"")
     sizes, values = decode(messages, r_string="string")
     assert sizes.tolist() == [[5], [0], [0]]
