@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define REVISION 7
+#define REVISION 8
 
 /* Windows over an image: its size, their size, the distance between their taps, their distance, their number, and the
  * padding before the image. */
@@ -91,7 +91,7 @@ static inline Py_ssize_t whole_line(Py_ssize_t channels) {
 
 /* The loops that are used. */
 #define EACH_LOOP(DO)                                                                                                 \
-    DO(erfs) DO(gelu) DO(sigmoids) DO(relu_grads) DO(relu6_grads) DO(finish) DO(depthwise) DO(convolve)\
+    DO(erfs) DO(gelu) DO(sigmoids) DO(relu_grads) DO(relu6_grads) DO(finish) DO(centred_sums) DO(normalise) DO(depthwise) DO(convolve)\
     DO(filter_gradient) DO(add_windows) DO(winograd) DO(winograd_gradient) DO(max_pool) DO(max_pool_grad) DO(cross_entropy)                        \
     DO(sparse_cross_entropy) DO(add_rows) DO(gradient_descent) DO(momentum) DO(adam) DO(rms_prop) DO(adagrad)\
     DO(lstm) DO(gru) DO(philox)
@@ -249,6 +249,40 @@ static PyObject *py_finish(PyObject *module, PyObject *args) {
         REFUSE;
     }
     COMPUTE(finish(data, add, more, count, channels, (float)low, (float)high));
+}
+
+static PyObject *py_centred_sums(PyObject *module, PyObject *args) {
+    PyObject *x, *grad, *mean, *out;
+    Py_ssize_t rows, channels;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOOOnn", &x, &grad, &mean, &out, &rows, &channels)) {
+        return NULL;
+    }
+    const Py_ssize_t size = times(rows, channels);
+    const float *from = FLOATS(x, size), *slopes = NULL;
+    const float *centre = from == NULL ? NULL : FLOATS(mean, channels);
+    double *sums = centre == NULL ? NULL : take(&given, out, times(2, channels), sizeof(double), 1);
+    if (sums == NULL || (grad != Py_None && (slopes = FLOATS(grad, size)) == NULL)) {
+        REFUSE;
+    }
+    COMPUTE(centred_sums(from, slopes, centre, sums, rows, channels));
+}
+
+static PyObject *py_normalise(PyObject *module, PyObject *args) {
+    PyObject *x, *grad, *vectors, *out;
+    Py_ssize_t rows, channels;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOOOnn", &x, &grad, &vectors, &out, &rows, &channels)) {
+        return NULL;
+    }
+    const Py_ssize_t size = times(rows, channels);
+    const float *from = FLOATS(x, size), *slopes = NULL;
+    const float *of = from == NULL ? NULL : FLOATS(vectors, times(4, channels));
+    float *to = of == NULL ? NULL : OUTPUT(out, size);
+    if (to == NULL || (grad != Py_None && (slopes = FLOATS(grad, size)) == NULL)) {
+        REFUSE;
+    }
+    COMPUTE(normalise(from, slopes, of, of + channels, of + 2 * channels, of + 3 * channels, to, rows, channels));
 }
 
 /* Reads windows from a tuple in their order; 0 with an exception if they, or the rows that are wanted, make no sense. */
@@ -674,6 +708,10 @@ static PyMethodDef functions[] = {
     FUNCTION(relu_grads, METH_VARARGS, "relu_grads(grad, x, out): out may be an input"),
     FUNCTION(relu6_grads, METH_VARARGS, "relu6_grads(grad, x, out): out may be an input"),
     FUNCTION(finish, METH_VARARGS, "finish(rows, bias, side or None, count, channels, low, high): in place"),
+    FUNCTION(centred_sums, METH_VARARGS,
+             "centred_sums(x, grad or None, mean, sums, rows, channels): adds to sums, which are float64"),
+    FUNCTION(normalise, METH_VARARGS,
+             "normalise(x, grad or None, [mean, factor, offset, scale], out, rows, channels): out may be x or grad"),
     FUNCTION(depthwise, METH_VARARGS, "depthwise(x, weights, out, windows, channels, row, rows): one image"),
     FUNCTION(convolve, METH_VARARGS,
              "convolve(x, weights, out, scratch, windows, channels, filters, row, rows): one image"),

@@ -122,6 +122,66 @@ static TARGET void NAME(finish)(float *restrict rows, const float *restrict bias
     }
 }
 
+/* ---------------------------------------------------------------- normalisation of channels */
+
+enum { NAME(SUMMED_ROWS) = 64 };
+
+/* Adds to sums [2, channels] the sums over rows of g and of g * d, where d is x - mean and g is grad, or d if that is
+ * NULL.  Some rows are summed in single precision, then all in double. */
+static TARGET void NAME(centred_sums)(const float *restrict x, const float *restrict grad, const float *restrict mean,
+                                      double *restrict sums, Py_ssize_t rows, Py_ssize_t channels) {
+    for (; rows > 0; rows -= NAME(SUMMED_ROWS)) {
+        const Py_ssize_t here = rows < NAME(SUMMED_ROWS) ? rows : NAME(SUMMED_ROWS);
+        Py_ssize_t c = 0;
+        for (; c + LANES <= channels; c += LANES) {
+            const vector centre = LOAD(mean + c);
+            vector first = {0}, second = {0};
+            for (Py_ssize_t i = c; i < here * channels; i += channels) {
+                const vector d = LOAD(x + i) - centre, g = grad == NULL ? d : LOAD(grad + i);
+                first += g;
+                second += g * d;
+            }
+            for (Py_ssize_t l = 0; l < LANES; l++) {
+                sums[c + l] += first[l];
+                sums[channels + c + l] += second[l];
+            }
+        }
+        for (; c < channels; c++) {
+            float first = 0, second = 0;
+            for (Py_ssize_t i = c; i < here * channels; i += channels) {
+                const float d = x[i] - mean[c], g = grad == NULL ? d : grad[i];
+                first += g;
+                second += g * d;
+            }
+            sums[c] += first;
+            sums[channels + c] += second;
+        }
+        x += here * channels;
+        grad = grad == NULL ? NULL : grad + here * channels;
+    }
+}
+
+/* (x - mean) * factor + offset, plus grad * scale unless that is NULL, for vectors over the channels; `out` may be x or
+ * grad. */
+static TARGET void NAME(normalise)(const float *x, const float *grad, const float *restrict mean,
+                                   const float *restrict factor, const float *restrict offset,
+                                   const float *restrict scale, float *out, Py_ssize_t rows, Py_ssize_t channels) {
+    for (Py_ssize_t r = 0; r < rows; r++, x += channels, out += channels) {
+        if (grad == NULL) {
+#pragma GCC ivdep
+            for (Py_ssize_t c = 0; c < channels; c++) {
+                out[c] = (x[c] - mean[c]) * factor[c] + offset[c];
+            }
+        } else {
+#pragma GCC ivdep
+            for (Py_ssize_t c = 0; c < channels; c++) {
+                out[c] = (x[c] - mean[c]) * factor[c] + (grad[c] * scale[c] + offset[c]);
+            }
+            grad += channels;
+        }
+    }
+}
+
 /* ---------------------------------------------------------------- depthwise convolution */
 
 /* The number of taps `first <= t < last` of a window that lie inside [0, length), for the window that begins at

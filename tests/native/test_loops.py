@@ -219,6 +219,35 @@ def test_update_of_an_array_that_is_no_row_of_memory_takes_the_formula() -> None
     np.testing.assert_array_equal(var, -grad.T)
 
 
+@needs_loops
+@given(SEEDS, st.tuples(st.integers(1, 5), st.integers(1, 40), st.integers(1, 5)), st.integers(1, 70), st.booleans())
+def test_batch_normalisation_is_that_of_numpy(
+    seed: int, shape: tuple[int, int, int], channels: int, training: bool
+) -> None:
+    x, grad = 3 * random(seed, *shape, channels) + np.float32(5), random(seed + 1, *shape, channels)
+    scale, offset, mean, variance = random(seed + 2, 4, channels)
+    variance = np.abs(variance) + np.float32(0.5)
+    attrs: dict[str, Any] = {"is_training": training, "epsilon": 0.01}
+    assert_both_agree("FusedBatchNormV3", [x, scale, offset, mean, variance], **attrs)
+    if training:
+        mean, variance = x.mean((0, 1, 2)), x.var((0, 1, 2)) + np.float32(0.1)
+    reserved = np.zeros((), np.float32)
+    assert_both_agree("FusedBatchNormGradV3", [grad, x, scale, mean, variance, reserved], **attrs)
+
+
+@needs_loops
+def test_variance_of_numbers_far_from_zero_is_exact() -> None:
+    x = random(0, 4, 50, 50, 3) + np.float32([1e4, -1e5, 0])
+    nothing = np.zeros(0, np.float32)
+    ones = np.ones(3, np.float32)
+    y, mean, _, _, variance, _ = run_op("FusedBatchNormV3", [x, ones, 0 * ones, nothing, nothing], epsilon=1e-3)
+    exact = x.astype(np.float64)
+    np.testing.assert_allclose(mean, exact.mean((0, 1, 2)), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(variance, exact.var((0, 1, 2)), rtol=1e-5)
+    wanted = (exact - exact.mean((0, 1, 2))) / np.sqrt(exact.var((0, 1, 2)) + 1e-3)
+    np.testing.assert_allclose(y, wanted, atol=1e-2)  # the mean itself has a rounding of 0.004
+
+
 # One call of each loop, with the sizes that it needs: windows over 4 x 5 pixels of 3 channels, 2 x 2 taps, stride 1.
 WINDOWS = (4, 5, 2, 2, 1, 1, 1, 1, 4, 0, 0)
 SCRATCH = ("f", getattr(native.loops, "WINDOW_SCRATCH", 0))
@@ -231,6 +260,8 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "relu_grads": (("f", 6), ("f", 6), ("f", 6)),
     "relu6_grads": (("f", 6), ("f", 6), ("f", 6)),
     "finish": (("f", 6), ("f", 3), ("f", 6), 2, 3, 0.0, 6.0),
+    "centred_sums": (("f", 6), ("f", 6), ("f", 3), ("d", 6), 2, 3),
+    "normalise": (("f", 6), ("f", 6), ("f", 12), ("f", 6), 2, 3),
     "depthwise": (("f", 60), ("f", 12), ("f", 36), WINDOWS, 3, 0, 3),
     "convolve": (("f", 60), ("f", 60), ("f", 60), SCRATCH, WINDOWS, 3, 5, 0, 3),
     "filter_gradient": (("f", 60), ("f", 60), ("f", 60), SCRATCH, WINDOWS, 3, 5, 0, 3),

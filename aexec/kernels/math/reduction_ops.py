@@ -10,7 +10,6 @@ Next to read: `segment_ops.py`, which reduces rows by label instead of by axis.
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
 import numpy as np
@@ -99,6 +98,28 @@ def sum_or_prod(c: OpKernelConstruction) -> Compute:
     return sum_function(c.xp, c.attr("T"), c.attr("Tidx"), keep=c.attr("keep_dims"), product=c.op == "Prod")
 
 
+def _adder(xp: Any, work: np.dtype[Any]) -> Any:
+    """Like `reducer(xp, "add")`, for sums in `work`; rows that are summed are summed together.
+
+    Not integers, which wrap around.
+    """
+    plain = reducer(xp, "add")
+    if xp is not np or work.kind not in "fc":
+        return plain
+
+    def add(x: Any, axes: tuple[int, ...], work: Any, out: None, keep: bool) -> Any:
+        if x.size < MANY or not axes or not x.flags.c_contiguous:
+            return plain(x, axes, work, out, keep)
+        first, last = min(axes), max(axes)
+        if last - first >= len(axes) or last == x.ndim - 1:
+            return plain(x, axes, work, out, keep)
+        before, kept = x.shape[:first], x.shape[last + 1 :]
+        matrices = x.reshape(math.prod(before), math.prod(x.shape[first : last + 1]), math.prod(kept))
+        return sum_of_rows(matrices, work).reshape(before + (1,) * len(axes) * keep + kept)
+
+    return add
+
+
 def sum_function(
     xp: Any, dtype: dtypes.DType, index_type: dtypes.DType, *, keep: bool = False, product: bool = False
 ) -> Compute:
@@ -109,19 +130,11 @@ def sum_function(
         keep: reduced dimensions stay, with size 1.
     """
     out, work, axes_of = dtype.np, accumulation_type(dtype), _Axes(index_type.np)
-    reduce = reducer(xp, "multiply" if product else "add")
-    # From this many elements on, rows are summed together; not for integers, which wrap around, nor for products.
-    many = MANY if not product and xp is np and work.kind in "fc" else sys.maxsize
+    reduce = reducer(xp, "multiply") if product else _adder(xp, work)
 
     def compute(x: Any, axes: Any) -> Any:
         found = axes_of[x.ndim, axes.tobytes()]
-        if not found:
-            return x
-        if x.size >= many and 0 < len(found) < x.ndim and found == tuple(range(len(found))) and x.flags.c_contiguous:
-            kept = x.shape[len(found) :]
-            total = sum_of_rows(x.reshape(-1, math.prod(kept)), work)
-            return total.reshape((1,) * len(found) + kept if keep else kept)
-        return reduce(x, found, work, None, keep)
+        return reduce(x, found, work, None, keep) if found else x
 
     def compute_rounded(x: Any, axes: Any) -> Any:
         if not x.size:  # there may be very many empty sums
@@ -193,11 +206,10 @@ def mean(c: OpKernelConstruction) -> Compute:
     """
     dtype, keep, axes_of = c.attr("T"), c.attr("keep_dims"), _Axes(c.attr("Tidx").np)
     out, work = dtype.np, accumulation_type(dtype)
-    reduce = reducer(c.xp, "add")
     if out.kind in "iu":
         work = np.dtype(np.int64 if out.kind == "i" else np.uint64)
         return _integer_mean(c.xp, out, work, keep, axes_of)
-    is_complex = dtype.is_complex
+    reduce, is_complex = _adder(c.xp, work), dtype.is_complex
 
     def compute(x: Any, axes: Any, work: Any = work) -> Any:
         total = reduce(x, axes_of[x.ndim, axes.tobytes()], work, None, keep)

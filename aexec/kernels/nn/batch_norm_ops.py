@@ -19,6 +19,7 @@ from aexec.framework.kernel_contract.output_sizes import AttrCost
 from aexec.framework.shape import shape_text
 from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.common.gpu.device_code import Code, compiled
+from aexec.kernels.nn.batch_norm_in_c import centred_sums, normalised
 
 __all__: list[str] = []
 
@@ -32,6 +33,7 @@ class _Channels:
     def __init__(self, c: OpKernelConstruction) -> None:
         self.first = c.text("data_format").startswith("NC")
         self.xp = c.xp
+        self.in_c = c.xp is np and not self.first
 
     def count(self, x: Any) -> int:
         return int(x.shape[1 if self.first else -1])
@@ -39,6 +41,28 @@ class _Channels:
     def spread(self, vector: Any, x: Any) -> Any:
         """A vector over the channels, shaped to be broadcast to `x`."""
         return vector.reshape(-1, *[1] * (x.ndim - 2)) if self.first else vector
+
+    def moments(self, x: Any, out: Any) -> tuple[Any, Any, Any]:
+        """Mean and biased variance of each channel; and x less the mean, or None if `normalised` takes x.
+
+        What is needed is written to `out` if that is given.
+        """
+        count = x.size // self.count(x)
+        if self.in_c:
+            # Less something near the mean, large numbers close to each other are summed without loss.
+            near = x.reshape(-1, x.shape[-1])[0].copy()
+            near[~np.isfinite(near)] = 0
+            shifted = centred_sums(x, near)
+            if shifted is not None:
+                mean = (near + shifted[0] / count).astype(np.float32)
+                sums = centred_sums(x, mean)
+                assert sums is not None
+                # The first sum tells by how much the mean was rounded.
+                squares = np.maximum(sums[1] - sums[0] ** 2 / count, 0)
+                return mean, (squares / count).astype(np.float32), None
+        mean = self.total(x) / np.float32(count)
+        centred = self.xp.subtract(x, self.spread(mean, x), out)
+        return mean, self.total(centred * centred) / np.float32(count), centred
 
     def total(self, x: Any) -> Any:
         """The sum of each channel."""
@@ -134,16 +158,18 @@ class _BatchNorm:
 
     def _train(self, x: Any, scale: Any, offset: Any, mean: Any, variance: Any, out: Any) -> tuple[Any, ...]:
         count = x.size // self.channels.count(x)
-        own_mean = self.channels.total(x) / np.float32(count)
-        centred = self.xp.subtract(x, self.channels.spread(own_mean, x), out)
-        own_variance = self.channels.total(centred * centred) / np.float32(count)
+        own_mean, own_variance, centred = self.channels.moments(x, out)
         # The running variance uses the unbiased one.
         new_mean = own_mean
         new_variance = own_variance * np.float32(count / max(1, count - 1))
         if self.factor != 1:
             new_mean = (1 - self.factor) * mean + self.factor * new_mean
             new_variance = (1 - self.factor) * variance + self.factor * new_variance
-        y = self._scaled(centred, own_variance, scale, offset)
+        if centred is None:
+            factor = scale / np.sqrt(own_variance + self.epsilon)
+            y = normalised(x, own_mean, factor, offset, out).astype(self.result, copy=False)
+        else:
+            y = self._scaled(centred, own_variance, scale, offset)
         return y, new_mean, new_variance, own_mean, own_variance
 
 
@@ -206,19 +232,31 @@ def fused_batch_norm_grad(c: OpKernelConstruction) -> Compute:
             zeros = xp.zeros(scale.shape, np.float32)
             return x.astype(result), zeros, zeros.copy(), empty, empty.copy()
         grad, x = grad.astype(np.float32, copy=False), x.astype(np.float32, copy=False)
-        centred = x - channels.spread(mean, x)
         inverse = 1 / xp.sqrt(variance + epsilon)
-        for_offset = channels.total(grad)
-        with_centred = channels.total(grad * centred)
-        count = np.float32(x.size // channels.count(x))
-        if training:
-            centred *= channels.spread(inverse * inverse * with_centred / count, x)
-            for_x = grad - channels.spread(for_offset / count, x)
-            for_x -= centred
-            for_x *= channels.spread(scale * inverse, x)
-        else:
-            for_x = grad * channels.spread(scale * inverse, x)
+        for_x, for_offset, with_centred = slopes(grad, x, mean, inverse, scale)
         return for_x.astype(result, copy=False), with_centred * inverse, for_offset, empty, empty.copy()
+
+    def slopes(grad: Any, x: Any, mean: Any, inverse: Any, scale: Any) -> tuple[Any, Any, Any]:
+        """The gradient for x, the sums of grad, and of its products with x less the mean."""
+        count = np.float32(x.size // channels.count(x))
+        sums = centred_sums(x, mean, grad) if channels.in_c else None
+        if sums is not None:
+            for_offset, with_centred = (total.astype(np.float32) for total in sums)
+            factor = scale * inverse
+            if not training:
+                return grad * factor, for_offset, with_centred
+            along = -factor * (inverse * inverse * with_centred / count)
+            for_x = normalised(x, mean, along, -factor * (for_offset / count), of_grad=(grad, factor))
+            return for_x, for_offset, with_centred
+        centred = x - channels.spread(mean, x)
+        for_offset, with_centred = channels.total(grad), channels.total(grad * centred)
+        if not training:
+            return grad * channels.spread(scale * inverse, x), for_offset, with_centred
+        centred *= channels.spread(inverse * inverse * with_centred / count, x)
+        for_x = grad - channels.spread(for_offset / count, x)
+        for_x -= centred
+        for_x *= channels.spread(scale * inverse, x)
+        return for_x, for_offset, with_centred
 
     return compute
 

@@ -67,10 +67,16 @@ def add_max_pool_grad(x: Any, grad: Any, layout: Layout, out: Any) -> bool:
         return True
     channels, count = x.shape[3], layout.spec[0].count
     step = max(1, _PIECE // (layout.size * max(1, layout.spec[1].count * channels)))
-    for image, slopes, target in zip(x, grad, out, strict=True):
-        target[...] = 0
-        for start in range(0, count, step):  # in turn, as windows may overlap
-            check_wanted()
-            rows = min(step, count - start)
-            loops.max_pool_grad(image, slopes[start : start + rows], target, windows, channels, start, rows)
+    together = max(1, step // count)
+
+    def piece(i: int) -> None:
+        some = slice(i * together, (i + 1) * together)
+        for image, slopes, target in zip(x[some], grad[some], out[some], strict=True):
+            target[...] = 0
+            for start in range(0, count, step):  # in turn, as windows may overlap
+                check_wanted()
+                rows = min(step, count - start)
+                loops.max_pool_grad(image, slopes[start : start + rows], target, windows, channels, start, rows)
+
+    in_pieces(-(-len(x) // together), piece)
     return True
