@@ -110,7 +110,7 @@ FAMILIES = {
         ReaderNumRecordsProducedV2 ReaderNumWorkUnitsCompleted ReaderNumWorkUnitsCompletedV2 ReaderRead ReaderReadUpTo
         ReaderReadUpToV2 ReaderReadV2 ReaderReset ReaderResetV2 ReaderRestoreState ReaderRestoreStateV2
         ReaderSerializeState ReaderSerializeStateV2 Restore RestoreSlice RestoreV2 Save SaveSlices SaveV2
-        ShardedFilename ShardedFilespec TFRecordReader TFRecordReaderV2 TextLineReader TextLineReaderV2
+        ShardedFilename ShardedFilespec Skipgram TFRecordReader TFRecordReaderV2 TextLineReader TextLineReaderV2
         WholeFileReader WholeFileReaderV2 WriteFile
     """,
     "linalg": """

@@ -122,6 +122,16 @@ register_op(
     shape_fn=common.scalars_in_and_out,
 )
 register_op(
+    "Skipgram() -> vocab_word: string, vocab_freq: int32, words_per_epoch: int64, current_epoch: int32, "
+    "total_words_processed: int64, examples: int32, labels: int32",
+    "filename: string", "batch_size: int", "window_size: int = 5", "min_count: int = 5", "subsample: float = 0.001",
+    stateful=True,
+    deprecated=(
+        19, "Moving word2vec into tensorflow_models/tutorials and deprecating its ops here as a result",
+    ),
+    shape_fn=shapes.skipgram,
+)
+register_op(
     "TFRecordReader() -> reader_handle: Ref(string)",
     "container: string = ''", "shared_name: string = ''", "compression_type: string = ''", stateful=True,
     deprecated=(26, "Use TFRecordReaderV2"), shape_fn=common.old_handle,

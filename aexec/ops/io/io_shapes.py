@@ -59,6 +59,13 @@ def vocabulary_remapping(c: InferenceContext) -> None:
     c.set_output(1, c.scalar())
 
 
+def skipgram(c: InferenceContext) -> None:
+    """The vocabulary and its counts, three scalars, and two vectors of `batch_size`."""
+    words = c.vector(None)
+    for output, shape in enumerate((words, words, *[c.scalar()] * 3, *[c.vector(c.attr("batch_size"))] * 2)):
+        c.set_output(output, shape)
+
+
 def remapped_matrix(c: InferenceContext) -> None:
     """The matrix that the attrs `num_rows` and `num_cols` describe."""
     c.set_output(0, c.matrix(c.attr("num_rows"), c.attr("num_cols")))

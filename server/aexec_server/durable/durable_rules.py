@@ -26,7 +26,7 @@ _RECORDED = frozenset(
 _HIDDEN = frozenset(
     """AddManySparseToTensorsMap AddSparseToTensorsMap Batch BatchFunction ConsumeMutexLock
     LearnedUnigramCandidateSampler MapClear MapStage MapUnstage MapUnstageNoKey OrderedMapClear OrderedMapStage
-    OrderedMapUnstage OrderedMapUnstageNoKey Stage StageClear TakeManySparseFromTensorsMap
+    OrderedMapUnstage OrderedMapUnstageNoKey RecordInput Skipgram Stage StageClear TakeManySparseFromTensorsMap
     ThreadUnsafeUnigramCandidateSampler Unbatch UnbatchGrad Unstage""".split()
 )
 

@@ -27,21 +27,20 @@ CHANGES = set(
     AnonymousSeedGenerator ApplyAdaMax ApplyAdadelta ApplyAdagrad ApplyAdagradDA ApplyAdagradV2 ApplyAdam
     ApplyAddSign ApplyCenteredRMSProp ApplyFtrl ApplyFtrlV2 ApplyGradientDescent ApplyMomentum ApplyPowerSign
     ApplyProximalAdagrad ApplyProximalGradientDescent ApplyRMSProp Assign AssignAdd AssignAddVariableOp
-    AssignSub AssignSubVariableOp AssignVariableOp BarrierClose BarrierInsertMany BarrierTakeMany
-    CacheDatasetV2 CloseSummaryWriter ConsumeMutexLock CountUpTo CreateSummaryFileWriter DeleteIterator
-    DeleteMemoryCache DeleteMultiDeviceIterator DeleteRandomSeedGenerator DeleteSeedGenerator
-    DeleteSessionTensor DeserializeIterator DestroyResourceOp DisableCopyOnRead DummyMemoryCache
-    DummySeedGenerator FixedLengthRecordReader FixedLengthRecordReaderV2 FlushSummaryWriter GetSessionHandle
-    GetSessionHandleV2 ImportEvent InitializeTable InitializeTableFromTextFile InitializeTableFromTextFileV2
-    InitializeTableV2 IteratorGetNext IteratorGetNextAsOptional IteratorGetNextSync
-    LearnedUnigramCandidateSampler LoadAndRemapMatrix LookupTableImport LookupTableImportV2
-    LookupTableInsert LookupTableInsertV2
+    AssignSub AssignSubVariableOp AssignVariableOp BarrierClose BarrierInsertMany BarrierTakeMany CacheDatasetV2
+    CloseSummaryWriter ConsumeMutexLock CountUpTo CreateSummaryFileWriter DeleteIterator DeleteMemoryCache
+    DeleteMultiDeviceIterator DeleteRandomSeedGenerator DeleteSeedGenerator DeleteSessionTensor
+    DeserializeIterator DestroyResourceOp DisableCopyOnRead DummyMemoryCache DummySeedGenerator
+    FixedLengthRecordReader FixedLengthRecordReaderV2 FlushSummaryWriter GetSessionHandle GetSessionHandleV2
+    ImportEvent InitializeTable InitializeTableFromTextFile InitializeTableFromTextFileV2 InitializeTableV2
+    IteratorGetNext IteratorGetNextAsOptional IteratorGetNextSync LearnedUnigramCandidateSampler
+    LoadAndRemapMatrix LookupTableImport LookupTableImportV2 LookupTableInsert LookupTableInsertV2
     LookupTableRemoveV2 MakeIterator MapClear MapStage MapUnstage MapUnstageNoKey MergeV2Checkpoints
     MultiDeviceIteratorGetNextFromShard MultiDeviceIteratorInit MutexLock OrderedMapClear OrderedMapStage
     OrderedMapUnstage OrderedMapUnstageNoKey QueueClose QueueCloseV2 QueueDequeue QueueDequeueMany
     QueueDequeueManyV2 QueueDequeueUpTo QueueDequeueUpToV2 QueueDequeueV2 QueueEnqueue QueueEnqueueMany
     QueueEnqueueManyV2 QueueEnqueueV2 ReaderRead ReaderReadUpTo ReaderReadUpToV2 ReaderReadV2 ReaderReset
-    ReaderResetV2 ReaderRestoreState ReaderRestoreStateV2 ResourceAccumulatorApplyGradient
+    ReaderResetV2 ReaderRestoreState ReaderRestoreStateV2 RecordInput ResourceAccumulatorApplyGradient
     ResourceAccumulatorSetGlobalStep ResourceAccumulatorTakeGradient ResourceApplyAdaMax ResourceApplyAdadelta
     ResourceApplyAdagrad ResourceApplyAdagradDA ResourceApplyAdagradV2 ResourceApplyAdam
     ResourceApplyAdamWithAmsgrad ResourceApplyAddSign ResourceApplyCenteredRMSProp ResourceApplyFtrl
@@ -55,19 +54,17 @@ CHANGES = set(
     ResourceSparseApplyFtrlV2 ResourceSparseApplyKerasMomentum ResourceSparseApplyMomentum
     ResourceSparseApplyProximalAdagrad ResourceSparseApplyProximalGradientDescent ResourceSparseApplyRMSProp
     ResourceStridedSliceAssign Restore RestoreSlice RestoreV2 RngReadAndSkip RngSkip Save SaveDataset
-    SaveDatasetV2 SaveSlices SaveV2
-    ScatterAdd ScatterDiv ScatterMax ScatterMin ScatterMul ScatterNdAdd ScatterNdMax ScatterNdMin ScatterNdSub
-    ScatterNdUpdate ScatterSub ScatterUpdate ShuffleAndRepeatDatasetV2 ShuffleDatasetV2 ShuffleDatasetV3
-    SparseAccumulatorApplyGradient SparseAccumulatorTakeGradient SparseApplyAdadelta SparseApplyAdagrad
-    SparseApplyAdagradDA SparseApplyAdagradV2 SparseApplyCenteredRMSProp SparseApplyFtrl SparseApplyFtrlV2
-    SparseApplyMomentum SparseApplyProximalAdagrad SparseApplyProximalGradientDescent SparseApplyRMSProp Stage
-    StageClear StatefulRandomBinomial StatefulStandardNormal StatefulStandardNormalV2
-    StatefulTruncatedNormal StatefulUniform StatefulUniformFullInt StatefulUniformInt StridedSliceAssign
-    TFRecordReader TFRecordReaderV2 TakeManySparseFromTensorsMap TextLineReader TextLineReaderV2
-    ThreadUnsafeUnigramCandidateSampler Unstage WholeFileReader WholeFileReaderV2 WriteAudioSummary
-    WriteFile WriteGraphSummary WriteHistogramSummary WriteImageSummary WriteRawProtoSummary
-    WriteScalarSummary WriteSummary
-    """.split()
+    SaveDatasetV2 SaveSlices SaveV2 ScatterAdd ScatterDiv ScatterMax ScatterMin ScatterMul ScatterNdAdd
+    ScatterNdMax ScatterNdMin ScatterNdSub ScatterNdUpdate ScatterSub ScatterUpdate ShuffleAndRepeatDatasetV2
+    ShuffleDatasetV2 ShuffleDatasetV3 Skipgram SparseAccumulatorApplyGradient SparseAccumulatorTakeGradient
+    SparseApplyAdadelta SparseApplyAdagrad SparseApplyAdagradDA SparseApplyAdagradV2 SparseApplyCenteredRMSProp
+    SparseApplyFtrl SparseApplyFtrlV2 SparseApplyMomentum SparseApplyProximalAdagrad
+    SparseApplyProximalGradientDescent SparseApplyRMSProp Stage StageClear StatefulRandomBinomial
+    StatefulStandardNormal StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform
+    StatefulUniformFullInt StatefulUniformInt StridedSliceAssign TFRecordReader TFRecordReaderV2
+    TakeManySparseFromTensorsMap TextLineReader TextLineReaderV2 ThreadUnsafeUnigramCandidateSampler Unstage
+    WholeFileReader WholeFileReaderV2 WriteAudioSummary WriteFile WriteGraphSummary WriteHistogramSummary
+    WriteImageSummary WriteRawProtoSummary WriteScalarSummary WriteSummary""".split()
 )
 
 
