@@ -1,7 +1,7 @@
-"""The available memory, and what becomes of freed memory: kept for the next arrays, or returned to the system.
+"""The available memory, and returning freed memory to the system.
 
 Linux grants nearly any allocation, and kills the process when its pages are touched.  So code that is about to make
-something large at a client's request asks here first.
+something large at a client's request asks here first.  Next to read: `freed_memory.py`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-
-__all__ = ["available_memory", "is_out_of_memory", "keep_freed_memory", "return_freed_memory", "total_memory"]
-
-# The largest arrays whose memory is kept when it is freed.  With 4 MiB a server that refuses large bodies keeps 40 MB
-# more, as each thread may have a heap.
-_KEPT_BYTES = 1 << 20
+__all__ = ["available_memory", "is_out_of_memory", "return_freed_memory", "total_memory"]
 
 # Files with limit and use of the process's control group (version 2, version 1).
 _CGROUP_FILES = (
@@ -68,17 +62,6 @@ def total_memory() -> float:
         with suppress(OSError, ValueError):
             total = min(total, int(Path(limit).read_text()))
     return total
-
-
-@cache
-def keep_freed_memory() -> None:
-    """Have glibc keep the memory of freed arrays of up to 1 MiB, at most 2 MiB at the end of each heap.
-
-    Otherwise it returns an array of 128 KiB or more to the system, until a larger one was freed, and the kernel has to
-    fill the pages of the next array with zeros, which takes ten times as long as an addition.  glibc's limits follow
-    the largest block that was freed, unless the user has set them: so free one, whose pages are never touched.
-    """
-    np.empty(_KEPT_BYTES, np.uint8)
 
 
 def return_freed_memory() -> None:

@@ -22,6 +22,7 @@ from aexec.framework import errors
 from aexec.framework.kernel_contract.float_errors import FLOAT_ERRORS, IGNORED
 from aexec.framework.kernel_contract.op_kernel_context import OpKernelContext
 from aexec.framework.memory import log_memory
+from aexec.framework.memory.freed_memory import FREED_MEMORY
 from aexec.framework.waiting.cancellation import CancellationManager
 from aexec.framework.waiting.inline_call import InlineCallError, NeedsThreadError
 from aexec.runtime.compiled.compiled_plan import CompiledPlan, Position, compile_plan, prepare_functions
@@ -110,7 +111,9 @@ class CompiledExecution(Execution):
         try:
             if compiled.is_line:
                 return run_line(compiled, self._root_context(), feeds, end)
+            begun = FREED_MEMORY.begin()
             results = await self._run_in_slices(compiled, feeds, end)
+            FREED_MEMORY.end(begun)
             if self.plan.compilation.unsettled:
                 self.plan.compilation.finished()
             return list(results)

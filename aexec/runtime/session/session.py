@@ -21,7 +21,7 @@ from aexec.devices.device_registry import host_device, make_devices
 from aexec.framework import errors
 from aexec.framework.device_contract.device import Device
 from aexec.framework.memory import log_memory
-from aexec.framework.memory.memory import keep_freed_memory
+from aexec.framework.memory.freed_memory import FREED_MEMORY
 from aexec.framework.state.resource_manager import DEFAULT_CONTAINER, ResourceManager, check_container
 from aexec.framework.state.session_state import SessionState
 from aexec.framework.waiting.cancellation import CancellationManager, CancelReason, CancelSource
@@ -101,7 +101,7 @@ class Session(SessionRuns):
             graph = Graph()
         if not isinstance(graph, Graph):
             raise errors.InvalidTypeError(f"expected a graph, got {type(graph).__name__}: use aexec.load")
-        keep_freed_memory()
+        FREED_MEMORY.keep()
         self._life = life = SessionLife(self.id)
         self._devices = self._make_devices()
         self._pools = ThreadPools(config.thread_pools, config.inter_op_threads, config.intra_op_threads)

@@ -16,8 +16,9 @@ import aexec
 from aexec.framework import errors
 from aexec.framework.dtypes import DType, float32, float64, int32, int64, resource
 from aexec.framework.kernel_contract.op_kernel import of_shapes
+from aexec.framework.memory.freed_memory import FreedMemory
 from aexec.framework.shape import PartialTensorShape
-from aexec.runtime.compiled import line_layout, line_writer
+from aexec.runtime.compiled import compiled_execution, line_layout, line_writer
 from aexec.runtime.compiled.compiled_plan import CompiledPlan
 from aexec.runtime.compiled.line_calls import TakeOverError
 from aexec.runtime.interpreter import node_runner
@@ -557,3 +558,27 @@ class TestScalars:
             for position in range(1, 35):
                 count = position
                 assert await call(10, 2) == 21
+
+
+async def test_runs_of_many_calls_are_told_to_the_freed_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0]
+
+    def faults() -> int:
+        now[0] += 1000
+        return now[0]
+
+    watch = FreedMemory(faults)
+    watch.keep()
+    monkeypatch.setattr(compiled_execution, "FREED_MEMORY", watch)
+    with aexec.Graph() as graph:
+        x: Any = aexec.placeholder("float32", [2], name="x")
+        _, y = aexec.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, aexec.ops.neg(y)), (0, x))
+        aexec.ops.identity(y, name="y")
+    async with aexec.Session(graph) as session:
+        call = session.make_callable("y:0", ["x:0"])
+        kept = []
+        for _ in range(20):
+            await call(np.ones(2, np.float32))
+            kept.append(watch.kept_bytes >> 20)
+    assert kept == sorted(kept)
+    assert kept[0] == 1 and kept[-1] == 4  # two of the runs were looked at
