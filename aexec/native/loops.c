@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define REVISION 8
+#define REVISION 9
 
 /* Windows over an image: its size, their size, the distance between their taps, their distance, their number, and the
  * padding before the image. */
@@ -91,7 +91,7 @@ static inline Py_ssize_t whole_line(Py_ssize_t channels) {
 
 /* The loops that are used. */
 #define EACH_LOOP(DO)                                                                                                 \
-    DO(erfs) DO(gelu) DO(sigmoids) DO(relu_grads) DO(relu6_grads) DO(finish) DO(centred_sums) DO(normalise) DO(depthwise) DO(convolve)\
+    DO(erfs) DO(gelu) DO(sigmoids) DO(relu_grads) DO(relu6_grads) DO(choose_words) DO(choose_longs) DO(finish) DO(centred_sums) DO(normalise) DO(depthwise) DO(convolve)\
     DO(filter_gradient) DO(add_windows) DO(winograd) DO(winograd_gradient) DO(max_pool) DO(max_pool_grad) DO(cross_entropy)                        \
     DO(sparse_cross_entropy) DO(add_rows) DO(gradient_descent) DO(momentum) DO(adam) DO(rms_prop) DO(adagrad)\
     DO(lstm) DO(gru) DO(philox)
@@ -233,6 +233,30 @@ static PyObject *py_gelu(PyObject *module, PyObject *x) {
         REFUSE;
     }
     COMPUTE(gelu(data, size));
+}
+
+static PyObject *py_choose(PyObject *module, PyObject *args) {
+    PyObject *mask, *one, *other, *out;
+    Py_ssize_t size, itemsize, one_step, other_step;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOOOnnnn", &mask, &one, &other, &out, &size, &itemsize, &one_step, &other_step)) {
+        return NULL;
+    }
+    if ((itemsize != 4 && itemsize != 8) || size < 0) {
+        PyErr_SetString(PyExc_ValueError, "elements have 4 or 8 bytes");
+        return NULL;
+    }
+    const uint8_t *by = take(&given, mask, size, 1, 0);
+    const void *a = by == NULL ? NULL : take(&given, one, one_step ? size : 1, itemsize, 0);
+    const void *b = a == NULL ? NULL : take(&given, other, other_step ? size : 1, itemsize, 0);
+    void *to = b == NULL ? NULL : take(&given, out, size, itemsize, 1);
+    if (to == NULL) {
+        REFUSE;
+    }
+    if (itemsize == 4) {
+        COMPUTE(choose_words(by, a, b, to, size, one_step, other_step));
+    }
+    COMPUTE(choose_longs(by, a, b, to, size, one_step, other_step));
 }
 
 static PyObject *py_finish(PyObject *module, PyObject *args) {
@@ -707,6 +731,7 @@ static PyMethodDef functions[] = {
     FUNCTION(sigmoids, METH_VARARGS, "sigmoids(x, out): out may be x"),
     FUNCTION(relu_grads, METH_VARARGS, "relu_grads(grad, x, out): out may be an input"),
     FUNCTION(relu6_grads, METH_VARARGS, "relu6_grads(grad, x, out): out may be an input"),
+    FUNCTION(choose, METH_VARARGS, "choose(mask, one, other, out, size, itemsize, steps of one and other, 0 or 1)"),
     FUNCTION(finish, METH_VARARGS, "finish(rows, bias, side or None, count, channels, low, high): in place"),
     FUNCTION(centred_sums, METH_VARARGS,
              "centred_sums(x, grad or None, mean, sums, rows, channels): adds to sums, which are float64"),

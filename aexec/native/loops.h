@@ -98,6 +98,39 @@ static TARGET void NAME(relu6_grads)(const float *grad, const float *x, float *o
     }
 }
 
+/* ---------------------------------------------------------------- choices */
+
+/* out[i] = mask[i] ? one[i] : other[i] for elements of 4 or 8 bytes; of an array whose step is 0, the first element is
+ * taken for all. */
+#define CHOOSE(name, element)                                                                                         \
+    static TARGET void NAME(name)(const uint8_t *restrict mask, const element *restrict one,                          \
+                                  const element *restrict other, element *restrict out, Py_ssize_t size,              \
+                                  Py_ssize_t one_step, Py_ssize_t other_step) {                                       \
+        if (one_step && other_step) {                                                                                 \
+            for (Py_ssize_t i = 0; i < size; i++) {                                                                   \
+                const element a = one[i], b = other[i];                                                               \
+                out[i] = mask[i] ? a : b;                                                                             \
+            }                                                                                                         \
+        } else if (one_step) {                                                                                        \
+            for (Py_ssize_t i = 0; i < size; i++) {                                                                   \
+                const element a = one[i];                                                                             \
+                out[i] = mask[i] ? a : *other;                                                                        \
+            }                                                                                                         \
+        } else if (other_step) {                                                                                      \
+            for (Py_ssize_t i = 0; i < size; i++) {                                                                   \
+                const element b = other[i];                                                                           \
+                out[i] = mask[i] ? *one : b;                                                                          \
+            }                                                                                                         \
+        } else {                                                                                                      \
+            for (Py_ssize_t i = 0; i < size; i++) {                                                                   \
+                out[i] = mask[i] ? *one : *other;                                                                     \
+            }                                                                                                         \
+        }                                                                                                             \
+    }
+CHOOSE(choose_words, uint32_t)
+CHOOSE(choose_longs, uint64_t)
+#undef CHOOSE
+
 /* ---------------------------------------------------------------- after a product */
 
 /* rows [count, channels] in place: plus bias [channels], plus side [count, channels], then within [low, high]. */

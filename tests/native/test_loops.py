@@ -16,6 +16,7 @@ from scipy.special import expit
 
 from aexec import native
 from aexec.framework.waiting.intra_op import HelperThreads
+from aexec.kernels.common.choosing import choose
 from aexec.kernels.common.scattering import accumulate
 from aexec.kernels.training.optimizers import OPTIMISERS
 from aexec.numerics.philox import Philox
@@ -248,6 +249,28 @@ def test_variance_of_numbers_far_from_zero_is_exact() -> None:
     np.testing.assert_allclose(y, wanted, atol=1e-2)  # the mean itself has a rounding of 0.004
 
 
+@needs_loops
+@given(SEEDS, st.integers(512, 200_000), st.sampled_from(["f", "i", "d", "q", "F"]), st.sampled_from([0, 1, 2, 3]))
+def test_choice_has_the_bits_of_numpy(seed: int, size: int, kind: str, single: int) -> None:
+    rng = np.random.default_rng(seed)
+    condition = rng.random(size) < 0.5
+    words = rng.integers(0, 2**63, (2, size), np.uint64)
+    one, other = (row.astype(np.uint32).view(kind) if np.dtype(kind).itemsize == 4 else row.view(kind) for row in words)
+    one, other = (one[0:1].reshape(()) if single & 1 else one), (other[0:1].reshape(()) if single & 2 else other)
+    got = choose(condition, one, other)
+    wanted = np.where(condition, one, other)
+    assert got.dtype == wanted.dtype and got.shape == wanted.shape
+    assert got.tobytes() == wanted.tobytes()
+
+
+@needs_loops
+@pytest.mark.parametrize("bad", [(6, 3, 1, 0), (-1, 4, 1, 0), (7, 4, 1, 0), (2**62, 4, 1, 0)])
+def test_choice_refuses_sizes_that_are_wrong(bad: tuple[int, ...]) -> None:
+    mask, one, other, out = made(CALLS["choose"])[:4]
+    with pytest.raises(ValueError, match="bytes"):
+        native.loops.choose(mask, one, other, out, *bad)  # type: ignore[union-attr]
+
+
 # One call of each loop, with the sizes that it needs: windows over 4 x 5 pixels of 3 channels, 2 x 2 taps, stride 1.
 WINDOWS = (4, 5, 2, 2, 1, 1, 1, 1, 4, 0, 0)
 SCRATCH = ("f", getattr(native.loops, "WINDOW_SCRATCH", 0))
@@ -259,6 +282,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "sigmoids": (("f", 6), ("f", 6)),
     "relu_grads": (("f", 6), ("f", 6), ("f", 6)),
     "relu6_grads": (("f", 6), ("f", 6), ("f", 6)),
+    "choose": (("?", 6), ("f", 6), ("f", 6), ("f", 6), 6, 4, 1, 1),
     "finish": (("f", 6), ("f", 3), ("f", 6), 2, 3, 0.0, 6.0),
     "centred_sums": (("f", 6), ("f", 6), ("f", 3), ("d", 6), 2, 3),
     "normalise": (("f", 6), ("f", 6), ("f", 12), ("f", 6), 2, 3),

@@ -18,6 +18,7 @@ from ml_dtypes import bfloat16
 
 from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.waiting import loop_budget
+from aexec.kernels.common.choosing import choose
 
 __all__ = [
     "accumulate_at",
@@ -70,7 +71,7 @@ def raising_of_linalg(xp: Any) -> AbstractContextManager[object]:
 
 def chooser(xp: Any, dtype: Any) -> Callable[[Any, Any, Any], Any]:
     """`xp.where` of two arrays of a type, with a result of that type: CuPy returns float32 for bfloat16."""
-    where: Callable[[Any, Any, Any], Any] = xp.where
+    where: Callable[[Any, Any, Any], Any] = choose if xp is np else xp.where
     if xp is np or dtype != bfloat16:
         return where
     return lambda condition, then, otherwise: where(condition, then, otherwise).astype(dtype, copy=False)

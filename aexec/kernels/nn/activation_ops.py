@@ -19,7 +19,7 @@ from aexec.framework.kernel_contract.op_kernel import Builder, Compute, OpKernel
 from aexec.framework.memory.allocator import announce_scratch
 from aexec.framework.shape import check_same_shape, shape_text
 from aexec.framework.waiting.intra_op import in_pieces
-from aexec.kernels.common.array_module import reducer
+from aexec.kernels.common.array_module import chooser, reducer
 from aexec.kernels.common.elementwise import CLIP_ABOVE, clipper, in_float32, register
 from aexec.kernels.common.single_loops import by_loop
 
@@ -149,7 +149,11 @@ def _softsign(c: OpKernelConstruction) -> Compute:
 
 def _leaky_relu_grad(c: OpKernelConstruction) -> Compute:
     xp, alpha = c.xp, _slope(c)
-    return in_float32(c, lambda g, x: xp.where(x > 0, g, g * alpha))
+    where = chooser(xp, np.float32)
+    if not 0 <= alpha <= 1 or not c.input_types[0].is_floating:
+        return in_float32(c, lambda g, x: where(x > 0, g, g * alpha))
+    # 1 or alpha: a choice takes longer.
+    return in_float32(c, lambda g, x: g * xp.maximum((x > 0).astype(g.dtype), alpha))
 
 
 # Elements of a piece of a pass over large arrays: its temporaries stay in a core's caches.
@@ -208,7 +212,7 @@ def _elu_grad(c: OpKernelConstruction) -> Compute:
 
 
 def _selu_grad(c: OpKernelConstruction) -> Compute:
-    where = c.xp.where
+    where = chooser(c.xp, np.float32)
     return in_float32(c, lambda g, y: where(y < 0, g * (y + _SCALE_ALPHA), g * _SCALE))
 
 
