@@ -157,7 +157,7 @@ def is_message(name: str) -> bool:
         ("contrib.lite", "graphs as they are"),
         ("data.experimental.SqlDataset", "from_generator"),
         ("GradientTape", "no eager execution"),
-        ("train.SessionManager", "MonitoredTrainingSession"),
+        ("train.WorkerSessionCreator", "docs/distributed.md"),
         ("estimator", "MonitoredTrainingSession"),
         ("string_lower", "the op of that name is aexec.ops.string_lower"),
         ("placholder", "did you mean placeholder"),

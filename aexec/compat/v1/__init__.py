@@ -62,7 +62,8 @@ _CHECKS = """assert_integer assert_near assert_negative assert_non_positive asse
 assert_rank_at_least assert_rank_in assert_same_float_dtype assert_scalar assert_type is_non_decreasing
 is_numeric_tensor is_strictly_increasing""".split()
 
-_VARIABLES = """Variable assign assign_add assign_sub count_up_to get_local_variable get_variable scatter_add
+_VARIABLES = """Variable assign assign_add assign_sub batch_scatter_update count_up_to
+create_partitioned_variables get_local_variable get_variable scatter_add
 scatter_div scatter_max scatter_min scatter_mul scatter_nd_add scatter_nd_sub scatter_nd_update scatter_sub
 scatter_update variable_scope""".split()
 
@@ -167,6 +168,7 @@ NAMES = {
     "constant": "aexec:constant | value dtype shape name verify_shape!",
     "contrib": "contrib",
     "container": "aexec:container | container_name=name",
+    "grad_pass_through": "values.framework_ops:grad_pass_through",
     "custom_gradient": "aexec:custom_gradient | f=function",
     "depth_to_space": "networks.nn:depth_to_space",
     "edit_distance": "values.sparse:edit_distance",
@@ -214,6 +216,7 @@ NAMES = {
     "resource_variables_enabled": "functions.variables:resource_variables_enabled",
     "sparse_matmul": "ops:sparse_mat_mul",
     "strided_slice": "functions.array_ops:strided_slice",
+    "random_index_shuffle": "ops:random_index_shuffle",
     "string_to_hash_bucket_fast": "ops:string_to_hash_bucket_fast | input num_buckets name",
     "tensor_scatter_update": "ops:tensor_scatter_update | tensor indices updates name",
     "variables_initializer": "aexec:variables_initializer | var_list=variables name",

@@ -14,6 +14,7 @@ from tests.compat.recorded.metric_cases import CASES as METRICS
 from tests.compat.recorded.names_cases import CASES as NAMES
 from tests.compat.recorded.numeric_cases import CASES as NUMERIC
 from tests.compat.recorded.operator_cases import CASES as OPERATORS
+from tests.compat.recorded.rare_cases import CASES as RARE
 from tests.compat.recorded.sparse_cases import CASES as SPARSE
 from tests.compat.recorded.sparse_cases import parts as _parts
 from tests.compat.recorded.text_cases import CASES as TEXT
@@ -300,6 +301,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
     **SPARSE,
     **TRAINING,
     **METRICS,
+    **RARE,
     **TEXT,
 }
 

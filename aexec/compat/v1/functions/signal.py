@@ -109,14 +109,11 @@ __getattr__, __dir__ = namespace(
     {
         **{
             name: f"numerics.signals:{name}"
-            for name in """dct fftshift hamming_window idct ifftshift inverse_stft inverse_stft_window_fn irfft2d
-            irfft3d kaiser_bessel_derived_window kaiser_window linear_to_mel_weight_matrix
-            mfccs_from_log_mel_spectrograms overlap_and_add rfft2d rfft3d vorbis_window""".split()
+            for name in """dct fftnd fftshift hamming_window idct ifftnd ifftshift inverse_mdct inverse_stft
+            inverse_stft_window_fn irfft2d irfft3d irfftnd kaiser_bessel_derived_window kaiser_window
+            linear_to_mel_weight_matrix mdct mfccs_from_log_mel_spectrograms overlap_and_add rfft2d rfft3d rfftnd
+            vorbis_window""".split()
         },
         **{name: f"ops:{name}" for name in "fft fft2d fft3d ifft ifft2d ifft3d".split()},
     },
-    dict.fromkeys(
-        "inverse_stft mfccs_from_log_mel_spectrograms linear_to_mel_weight_matrix dct idct overlap_and_add".split(),
-        "there are fft and its kin, frame, hann_window and stft",
-    ),
 )

@@ -5,24 +5,30 @@ Next to read: `initializers.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 from aexec import ops
+from aexec.client.building import name_scope
 from aexec.compat.v1.namespace import refuse
+from aexec.framework import dtypes, errors
 from aexec.framework.indexed_slices import IndexedSlices
 from aexec.graph.nodes.node import Node
+from aexec.graph.op_functions import convert_to_tensor
 from aexec.variables import variable as _variable
 from aexec.variables import variable_scope as _variable_scope
 from aexec.variables.initialization import variables_initializer
+from aexec.variables.partitioned_variable import PartitionedVariable
 
 __all__ = [
     "Variable",
     "assign",
     "assign_add",
     "assign_sub",
+    "batch_scatter_update",
     "count_up_to",
+    "create_partitioned_variables",
     "disable_resource_variables",
     "enable_resource_variables",
     "get_local_variable",
@@ -282,6 +288,63 @@ scatter_mul = _scattering("mul")
 scatter_div = _scattering("div")
 scatter_min = _scattering("min")
 scatter_max = _scattering("max")
+
+
+def batch_scatter_update(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
+) -> Any:
+    """`tf.batch_scatter_update`: each batch of indices, [*batch, n], names slices of the same batch of the variable."""
+    with name_scope(name or "batch_scatter_update"):
+        places = convert_to_tensor(indices)
+        rank = places.static_shape.rank
+        if rank is None:
+            raise errors.InvalidValueError("batch_scatter_update does not allow indices with unknown shape.")
+        whole = ops.shape(places)
+        axes = []
+        for axis in range(rank - 1):
+            along = [1] * rank
+            along[axis] = -1
+            numbers = ops.cast(ops.range(0, whole[axis], 1), DstT=places.dtype.base)
+            axes.append(ops.broadcast_to(ops.reshape(numbers, along), whole))
+        return ref.scatter_nd_update(ops.pack([*axes, places], axis=-1), updates)
+
+
+def create_partitioned_variables(
+    shape: Sequence[int],
+    slicing: Sequence[int],
+    initializer: Any,
+    dtype: Any = dtypes.float32,
+    trainable: bool = True,
+    collections: Iterable[str] | None = None,
+    name: str | None = None,
+    reuse: bool | None = None,
+) -> list[Any]:
+    """`tf.create_partitioned_variables`: the parts of one variable.
+
+    Args:
+        slicing: the number of parts along each axis, one but for one axis.
+
+    Raises:
+        InvalidArgumentError: there is not one number for each axis, or no axis.
+    """
+    if len(shape) != len(slicing) or not shape:
+        raise errors.InvalidValueError(
+            f"a partitioned variable has a number of parts for each of its axes, got {list(slicing)} for {list(shape)}"
+        )
+    outer = _variable_scope.get_variable_scope()
+    with _variable_scope.variable_scope(name, "PartitionedVariable", reuse=reuse, auxiliary_name_scope=False) as own:
+        is_reused = own.reuse
+    with _variable_scope.variable_scope(outer, reuse=is_reused, auxiliary_name_scope=False):
+        whole = get_variable(
+            own.name.removeprefix(f"{outer.name}/"),
+            shape,
+            dtype,
+            initializer,
+            trainable=trainable,
+            collections=collections,
+            partitioner=lambda *_: list(slicing),
+        )
+    return list(whole) if isinstance(whole, PartitionedVariable) else [whole]
 
 
 def scatter_nd_update(ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None) -> Any:

@@ -336,12 +336,14 @@ def kl_divergence(
 __getattr__, __dir__ = namespace(
     __name__,
     {
-        name: f"networks.gamma_distributions:{name}"
-        for name in "Beta Dirichlet Exponential Gamma Laplace Multinomial".split()
+        **{
+            name: f"networks.gamma_distributions:{name}"
+            for name in "Beta Dirichlet Exponential Gamma Laplace Multinomial".split()
+        },
+        **{name: f"networks.more_distributions:{name}" for name in "DirichletMultinomial StudentT".split()},
     },
     dict.fromkeys(
-        """DirichletMultinomial ReparameterizationType StudentT FULLY_REPARAMETERIZED
-        NOT_REPARAMETERIZED""".split(),
-        "its density is a formula of aexec.ops, in a subclass of Distribution",
+        "ReparameterizationType FULLY_REPARAMETERIZED NOT_REPARAMETERIZED".split(),
+        "tf.gradients of a sample says whether it has a gradient",
     ),
 )

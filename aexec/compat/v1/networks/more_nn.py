@@ -11,6 +11,7 @@ from aexec import nn, ops
 from aexec.client.building import control_dependencies, name_scope
 from aexec.compat.v1.functions.check_ops import assert_integer, assert_scalar
 from aexec.compat.v1.functions.control_flow_ops import assert_non_negative, map_fn
+from aexec.compat.v1.values.sparse import SparseTensor
 from aexec.framework import dtypes
 from aexec.framework.errors import InvalidValueError
 from aexec.graph.nodes.node import Tensor
@@ -21,6 +22,8 @@ __all__ = [
     "compute_average_loss",
     "conv1d_transpose",
     "conv_transpose",
+    "ctc_beam_search_decoder_v2",
+    "ctc_loss_v2",
     "ctc_unique_labels",
     "scale_regularization_loss",
 ]
@@ -86,6 +89,54 @@ def collapse_repeated(labels: Any, seq_length: Any, name: str | None = None) -> 
         longest = ops.max(ops.concat_v2([[0], ops.cast(lengths, DstT="int64")], 0), [0])
         size = ops.pack([ops.cast(ops.shape(labels)[0], DstT="int64"), longest])
         return ops.scatter_nd(target, ops.gather_nd(labels, places), size), lengths
+
+
+def ctc_beam_search_decoder_v2(
+    inputs: Any, sequence_length: Any, beam_width: int = 100, top_paths: int = 1
+) -> tuple[list[SparseTensor], Tensor]:
+    """`tf.nn.ctc_beam_search_decoder_v2`: repeated labels of a path are not merged."""
+    paths, scores = nn.ctc_beam_search_decoder(inputs, sequence_length, beam_width, top_paths, merge_repeated=False)
+    return [SparseTensor(*path) for path in paths], scores
+
+
+def ctc_loss_v2(
+    labels: Any,
+    logits: Any,
+    label_length: Any,
+    logit_length: Any,
+    logits_time_major: bool = True,
+    unique: Any = None,
+    blank_index: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """`tf.nn.ctc_loss_v2`: of labels [batch, labels], of which `label_length` count; or of sparse labels.
+
+    Args:
+        label_length: [batch]; not used for sparse labels.
+        unique: results of `ctc_unique_labels`, which change nothing here.
+        blank_index: by default 0; must be given for sparse labels.
+
+    Raises:
+        InvalidArgumentError: labels are sparse, and there is no `blank_index`.
+    """
+    if isinstance(labels, SparseTensor):
+        if blank_index is None:
+            raise InvalidValueError("Argument `blank_index` must be provided when labels is a SparseTensor.")
+        rows = labels
+    else:
+        dense = ops.cast(convert_to_tensor(labels), DstT=dtypes.int32)
+        longest = ops.shape(dense)[1]
+        lengths = ops.cast(ops.expand_dims(label_length, 1), DstT=dtypes.int32)
+        places = ops.where(ops.less(ops.range(0, longest, 1), lengths))
+        rows = SparseTensor(places, ops.gather_nd(dense, places), ops.shape(dense, out_type=dtypes.int64))
+    return nn.ctc_loss(
+        rows,
+        logits,
+        ops.cast(convert_to_tensor(logit_length), DstT=dtypes.int32),
+        time_major=logits_time_major,
+        blank_index=blank_index or 0,
+        name=name,
+    )
 
 
 def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Tensor, Tensor]:

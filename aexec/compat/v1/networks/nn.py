@@ -112,6 +112,7 @@ __getattr__, __dir__ = namespace(
             name"""
             for kind in ("avg", "max")
         },
+        "quantized_relu_x": "ops:quantized_relu_x | features max_value min_features max_features out_type name",
         "quantized_conv2d": """ops:quantized_conv2d | input filter min_input max_input min_filter max_filter strides
         padding out_type dilations name""",
         "conv3d_backprop_filter": "ops:conv3d_backprop_filter_v2",
@@ -143,7 +144,7 @@ __getattr__, __dir__ = namespace(
         **{
             name: f"networks.more_nn:{name}"
             for name in """collapse_repeated compute_average_loss conv1d_transpose conv_transpose ctc_unique_labels
-            scale_regularization_loss""".split()
+            ctc_beam_search_decoder_v2 ctc_loss_v2 scale_regularization_loss""".split()
         },
         "conv3d": "aexec.nn:conv3d | input filter strides padding data_format dilations name filters=filter",
         "conv3d_transpose": f"aexec.nn:conv3d_transpose | {_TRANSPOSED}",
@@ -200,8 +201,5 @@ __getattr__, __dir__ = namespace(
         name targets=labels""",
         "weighted_moments": """aexec.nn:weighted_moments | x axes frequency_weights name keep_dims
         keepdims=keep_dims""",
-    },
-    {
-        "ctc_loss_v2": "use tf.nn.ctc_loss",
     },
 )

@@ -5,6 +5,7 @@ Next to read: `signal.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ import numpy as np
 from aexec import ops
 from aexec.client.building import name_scope
 from aexec.compat.v1.functions.array_ops import rank_of
-from aexec.compat.v1.functions.signal import hann_window, irfft
+from aexec.compat.v1.functions.signal import frame, hann_window, irfft
+from aexec.compat.v1.namespace import refuse
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType, as_dtype
 from aexec.graph.nodes.node import Tensor
@@ -20,21 +22,27 @@ from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = [
     "dct",
+    "fftnd",
     "fftshift",
     "hamming_window",
     "idct",
+    "ifftnd",
     "ifftshift",
+    "inverse_mdct",
     "inverse_stft",
     "inverse_stft_window_fn",
     "irfft2d",
     "irfft3d",
+    "irfftnd",
     "kaiser_bessel_derived_window",
     "kaiser_window",
     "linear_to_mel_weight_matrix",
+    "mdct",
     "mfccs_from_log_mel_spectrograms",
     "overlap_and_add",
     "rfft2d",
     "rfft3d",
+    "rfftnd",
     "vorbis_window",
 ]
 
@@ -143,6 +151,35 @@ def ifftshift(x: Any, axes: Any = None, name: str | None = None) -> Tensor:
         return ops.roll(value, ops.pack([-(sizes[axis] // 2) for axis in chosen]), chosen)
 
 
+def _several_axes(op: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
+    def transform(
+        input_tensor: Any, fft_length: Any = None, axes: Any = None, norm: str | None = None, name: str | None = None
+    ) -> Tensor:
+        refuse(own, norm=None if norm == "backward" else norm)
+        value = convert_to_tensor(input_tensor)
+        if axes is None:
+            count = rank_of(value) if fft_length is None else convert_to_tensor(fft_length).static_shape.num_elements
+            if count is None:
+                raise errors.InvalidValueError(f"{own}: axes must be given if the number of lengths is not known")
+            axes = range(-count, 0)
+        at = [axis % rank_of(value) for axis in axes]
+        if fft_length is None:
+            sizes = ops.gather_v2(ops.shape(value), at, 0)
+            last = (sizes[-1:] - 1) * 2 if own == "irfftnd" else sizes[-1:]
+            fft_length = ops.concat_v2([sizes[:-1], last], 0)
+        return op(value, fft_length, at, name=name)
+
+    own = transform.__name__ = transform.__qualname__ = name
+    transform.__doc__ = f"`tf.signal.{name}`: along several axes, by default all, or the last ones with a length each."
+    return transform
+
+
+fftnd = _several_axes(ops.fftnd, "fftnd")
+ifftnd = _several_axes(ops.ifftnd, "ifftnd")
+irfftnd = _several_axes(ops.irfftnd, "irfftnd")
+rfftnd = _several_axes(ops.rfftnd, "rfftnd")
+
+
 def dct(
     input: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None, name: str | None = None
 ) -> Tensor:
@@ -217,6 +254,58 @@ def overlap_and_add(signal: Any, frame_step: int, name: str | None = None) -> Te
         flat = ops.reshape(value, ops.concat_v2([[-1], ops.expand_dims(frames * length, 0)], 0))
         added = ops.unsorted_segment_sum(ops.transpose(flat, [1, 0]), ops.reshape(places, [-1]), total)
         return ops.reshape(ops.transpose(added, [1, 0]), ops.concat_v2([outer, ops.expand_dims(total, 0)], 0))
+
+
+def mdct(
+    signals: Any,
+    frame_length: int,
+    window_fn: Any = vorbis_window,
+    pad_end: bool = False,
+    norm: str | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """`tf.signal.mdct`: the modified cosine transform of windows that overlap by half: [..., frames, length / 2].
+
+    Raises:
+        InvalidArgumentError: `frame_length` is no multiple of 4.
+    """
+    if frame_length % 4:
+        raise errors.InvalidValueError("The frame length must be a multiple of 4.")
+    with name_scope(name or "mdct"):
+        frames = frame(signals, frame_length, frame_length // 2, pad_end)
+        frames = frames * _half_window(window_fn, frame_length, frames.dtype.base)
+        first, second, third, fourth = ops.split(-1, frames, 4)
+        left, right = -_reversed(third) - fourth, first - _reversed(second)
+        return dct(ops.concat_v2([left, right], -1), type=4, norm=norm)
+
+
+def inverse_mdct(
+    mdcts: Any, window_fn: Any = vorbis_window, norm: str | None = None, name: str | None = None
+) -> Tensor:
+    """`tf.signal.inverse_mdct`: the signal of transformed windows, [..., samples].
+
+    Raises:
+        InvalidArgumentError: the number of coefficients is not known.
+    """
+    with name_scope(name or "inverse_mdct"):
+        value = convert_to_tensor(mdcts)
+        sizes = value.static_shape.dims
+        half = sizes[-1] if sizes else None
+        if half is None:
+            raise errors.InvalidValueError("the last axis of mdcts must be known")
+        found = dct(value, type=4, norm=norm)
+        left, right = ops.split(-1, found if norm == "ortho" else found * (0.5 / half), 2)
+        frames = ops.concat_v2([right, -_reversed(right), -_reversed(left), -left], -1)
+        return overlap_and_add(frames * _half_window(window_fn, 2 * half, value.dtype.base), half)
+
+
+def _reversed(value: Tensor) -> Tensor:
+    return ops.reverse_v2(value, [-1])
+
+
+def _half_window(window_fn: Any, length: int, dtype: DType) -> Any:
+    """A window whose halves' squares add up to 1: by default a constant."""
+    return float(np.sqrt(0.5)) if window_fn is None else window_fn(length, dtype=dtype)
 
 
 def inverse_stft_window_fn(frame_step: int, forward_window_fn: Any = hann_window, name: str | None = None) -> Any:

@@ -178,6 +178,7 @@ __getattr__, __dir__ = namespace(
             update_checkpoint_state""".split()
         },
         **{name: f"running.loops:{name}" for name in "LooperThread basic_train_loop".split()},
+        "SessionManager": "running.session_manager:SessionManager",
         "JobDef": "aexec.proto:JobDef",
         "queue_runner": "running.coordination",
         "assert_global_step": "values.framework_ops:assert_global_step",
@@ -195,7 +196,6 @@ __getattr__, __dir__ = namespace(
     },
     {
         "Checkpoint": "checkpoints of objects are not there; use tf.train.Saver",
-        "SessionManager": "use tf.train.MonitoredTrainingSession",
         "WorkerSessionCreator": "each process initialises or restores its own session: docs/distributed.md",
         "ProfilerHook": "RunOptions with a trace, and docs/profiling.md",
     },

@@ -5,11 +5,13 @@ Next to read: `aexec/client/building.py`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
 from aexec import training
+from aexec.autodiff.custom_gradient import custom_gradient
 from aexec.client import building
 from aexec.compat.v1.values.device_spec import DeviceSpec
 from aexec.compat.v1.values.sparse import SparseTensor
@@ -34,6 +36,7 @@ __all__ = [
     "executing_eagerly",
     "get_global_step",
     "get_or_create_global_step",
+    "grad_pass_through",
     "group",
     "is_symbolic_tensor",
     "is_tensor",
@@ -144,6 +147,17 @@ def register_gradient(op_type: str) -> Callable[[Any], Any]:
     if not isinstance(op_type, str):
         raise errors.InvalidTypeError(f"op_type must be a string, got {op_type!r}")
     return gradient(op_type)
+
+
+def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
+    """`tf.grad_pass_through`: a function with the results of `f`, whose gradients are those of the identity."""
+
+    @custom_gradient
+    @functools.wraps(f)
+    def passing(*args: Any, **kwargs: Any) -> Any:
+        return f(*args, **kwargs), lambda *gradients: gradients if len(gradients) > 1 else gradients[0]
+
+    return passing
 
 
 def no_gradient(op_type: str) -> None:

@@ -188,12 +188,8 @@ __getattr__, __dir__ = namespace(
         "matmul": "values.sparse:sparse_tensor_dense_matmul",
         "placeholder": "values.sparse:sparse_placeholder",
         "SparseConditionalAccumulator": "running.accumulators:SparseConditionalAccumulator",
+        **{name: f"functions.sparse_crosses:{name}" for name in "bincount cross cross_hashed".split()},
         "sparse_dense_matmul": "values.sparse:sparse_tensor_dense_matmul",
         "to_dense": "values.sparse:sparse_tensor_to_dense",
-    },
-    {
-        "bincount": "use aexec.ops.sparse_bincount",
-        "cross": "use aexec.ops.sparse_cross_v2",
-        "cross_hashed": "use aexec.ops.sparse_cross_hashed",
     },
 )
