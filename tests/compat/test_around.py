@@ -32,7 +32,42 @@ def test_flags_are_read_from_the_command_line() -> None:
     assert values(words) == ["prog", "a", "b"]
     assert list(values.flag_values_dict().values()) == ["x", 7, False, "b", ["2", "3"]]
     values.steps = 8
-    assert values["steps"] == 8 and "steps" in values and values.is_parsed()
+    assert values["steps"].value == 8 and "steps" in values and values.is_parsed()
+
+
+def test_flags_are_objects_as_in_absl() -> None:
+    """TensorFlow's answers, which are those of absl's flags."""
+    values = tf.flags.FlagValues()
+    holder = tf.flags.DEFINE_integer("a", 3, "the a", short_name="x", flag_values=values)
+    tf.flags.DEFINE_boolean("b", False, "bb", flag_values=values)
+    tf.flags.DEFINE_string("s", "q", "ss", flag_values=values)
+    tf.flags.DEFINE_float("f", None, "ff", flag_values=values)
+    assert (holder.name, holder.default) == ("a", 3)
+    words = ["prog", "-a=5", "-b", "rest", "-s", "-word", "-f", "2.5", "--", "-z", "--"]
+    assert values(words) == ["prog", "rest", "-z", "--"]
+    assert (values.a, values.b, values.s, values.f, holder.value, holder.present) == (5, True, "-word", 2.5, 5, 1)
+    flag = values["a"]
+    found = flag.name, flag.value, flag.default, flag.help, flag.short_name, flag.present, flag.boolean
+    assert found == ("a", 5, 3, "the a", "x", 1, False) and not flag.using_default_value
+    flag.value = 11
+    assert values.a == 11 and values.get_flag_value("a", 9) == 11
+    assert {name: values[name].value for name in values} == values.flag_values_dict()
+    values.unparse_flags()
+    assert not values.is_parsed()
+    tf.flags.set_default(holder, 21)
+    values.mark_as_parsed()
+    assert (holder.value, holder.default, values["a"].present) == (21, 21, 0) and values["a"].using_default_value
+    assert values.f is None and values.get_flag_value("f", 1.5) == 1.5
+    assert values(["prog", "-x", "7"]) == ["prog"] and values.a == 7
+    tf.flags.set_default("a", 4, values)
+    assert values.a == 7
+    with pytest.raises(KeyError):
+        values["none"]
+
+
+def test_boolean_flag_takes_no_word() -> None:
+    values = flags()
+    assert values(["prog", "--train", "false", "-notrain", "a"]) == ["prog", "false", "a"] and values.train is False
 
 
 @pytest.mark.parametrize("words", ["--steps=x", "--steps=-1", "--mode=c", "--train=7", "--unknown=1"])
@@ -155,7 +190,7 @@ def test_flags_of_enums_and_lists() -> None:
     tf.flags.set_default("words", ["z"], values)
     tf.flags.declare_key_flag("words", values)
     tf.flags.adopt_module_key_flags(enum, values)
-    assert values.words == ["z"]
+    assert values.words == ["x", "y", "z"] and values["words"].default == ["z"]
     with pytest.raises(AttributeError, match="no flag 'none'"):
         tf.flags.declare_key_flag("none", values)
 
