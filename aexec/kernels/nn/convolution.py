@@ -73,9 +73,9 @@ def forward(xp: Any, x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue
         out = xp.zeros(shape, x.dtype)
         apply_in_blocks(out, epilogue)
         return out
-    if geometry.is_matmul and geometry.groups == 1:
-        matrix = kernel.reshape(geometry.taps, shape[-1])
-        return matrix_product(xp, x.reshape(-1, geometry.taps), matrix, epilogue).reshape(shape)
+    if (geometry.is_matmul and geometry.groups == 1) or geometry.sampled is not None:
+        matrix, pixels = kernel.reshape(geometry.taps, shape[-1]), _pixels(xp, x, geometry)
+        return matrix_product(xp, pixels, matrix, epilogue).reshape(shape)
     made = convolution_in_c.forward(x, kernel, geometry, epilogue)
     if made is not None:
         return made
@@ -127,13 +127,21 @@ def _convolve_rows(xp: Any, x: Any, matrix: Any, out: Any, geometry: Geometry, p
             target += product
 
 
+def _pixels(xp: Any, x: Any, geometry: Geometry) -> Any:
+    """The windows, if they are pixels, as a matrix [windows, channels]."""
+    if geometry.sampled is not None:
+        x = x[(slice(None), *geometry.sampled)]
+        announce_scratch(x.nbytes)
+    return xp.ascontiguousarray(x).reshape(-1, geometry.taps)
+
+
 def backprop_filter(xp: Any, x: Any, grad: Any, geometry: Geometry) -> Any:
     """Gradient for the filter, from the input and the output's gradient."""
     if not prod(geometry.output_shape) or not geometry.taps:
         return xp.zeros(geometry.filter_shape, grad.dtype)
-    if geometry.is_matmul and geometry.groups == 1:
+    if (geometry.is_matmul and geometry.groups == 1) or geometry.sampled is not None:
         flat = grad.reshape(-1, grad.shape[-1])
-        return matrix_product(xp, x.reshape(-1, geometry.taps).T, flat).reshape(geometry.filter_shape)
+        return matrix_product(xp, _pixels(xp, x, geometry).T, flat).reshape(geometry.filter_shape)
     if geometry.swapped is not None:
         return xp.ascontiguousarray(turned_around(backprop_filter(xp, grad, x, geometry.swapped)))
     made = convolution_in_c.backprop_filter(x, grad, geometry)
@@ -174,6 +182,12 @@ def backprop_input(xp: Any, kernel: Any, grad: Any, geometry: Geometry) -> Any:
     matrix = kernel.reshape(geometry.taps, geometry.filter_shape[-1])
     if geometry.is_matmul and geometry.groups == 1:
         return matrix_product(xp, grad.reshape(-1, grad.shape[-1]), matrix.T).reshape(shape)
+    if geometry.sampled is not None:
+        out, flat = xp.zeros(shape, grad.dtype), grad.reshape(-1, grad.shape[-1])
+        announce_scratch(len(flat) * shape[-1] * grad.itemsize)
+        pixels = matrix_product(xp, flat, matrix.T)
+        out[(slice(None), *geometry.sampled)] = pixels.reshape(*geometry.output_shape[:-1], shape[-1])
+        return out
     if geometry.mirrored is not None:
         return forward(xp, grad, turned_around(kernel), geometry.mirrored)
     made = convolution_in_c.backprop_input(kernel, grad, geometry)

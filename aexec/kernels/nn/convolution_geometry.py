@@ -65,6 +65,21 @@ class Geometry:
         return all(w.size == w.stride == 1 and not w.before and not w.after for w in self.spec)
 
     @cached_property
+    def sampled(self) -> tuple[slice, ...] | None:
+        """The pixels that are windows, one slice per spatial dimension, if every window is one pixel of the input.
+
+        None if not, or if all pixels are windows.
+        """
+        lengths = self.input_shape[1:-1]
+        if self.is_matmul or self.groups != 1:
+            return None
+        if any(
+            w.size > 1 or w.before or (w.count - 1) * w.stride >= n for w, n in zip(self.spec, lengths, strict=True)
+        ):
+            return None
+        return tuple(slice(0, (w.count - 1) * w.stride + 1, w.stride) for w in self.spec)
+
+    @cached_property
     def run(self) -> int:
         """Numbers of one row of a window."""
         return prod(self.filter_shape[1:-1])

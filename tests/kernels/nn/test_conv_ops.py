@@ -343,6 +343,29 @@ def test_few_filters_take_windows_of_the_output(images, height, padding, dilatio
     assert_close(got, slopes, np.float32, 1e-4)
 
 
+@pytest.mark.parametrize("padding", ["SAME", "VALID", [(1, 0), (0, 2)]])
+@pytest.mark.parametrize("strides", [(2, 2), (3, 1)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_windows_of_single_pixels_are_sampled(strides, padding, dtype):
+    """Also by a 1×1 kernel with padding, of which some windows are no pixel."""
+    x, weights = random(2, 9, 8, 5, dtype=dtype), random(1, 1, 5, 7, dtype=dtype, seed=1)
+    attrs = attrs_of(strides, padding)
+    if not isinstance(padding, str):
+        padded = np.pad(x, [(0, 0), *padding, (0, 0)])
+    else:
+        padded = x
+    pixels = padded[:, :: strides[0], :: strides[1]]
+    assert_close(run_op("Conv2D", [x, weights], **attrs), pixels @ weights[0, 0], dtype, 1e-5)
+    grad = random(*pixels.shape[:3], 7, dtype=dtype, seed=2)
+    slopes = np.einsum("nhwc,nhwf->cf", pixels, grad).reshape(weights.shape)
+    assert_close(run_op("Conv2DBackpropFilter", [x, I32(weights.shape), grad], **attrs), slopes, dtype, 1e-4)
+    wanted = np.zeros_like(padded)
+    wanted[:, :: strides[0], :: strides[1]] = grad @ weights[0, 0].T
+    top, left = (0, 0) if isinstance(padding, str) else (padding[0][0], padding[1][0])
+    got = run_op("Conv2DBackpropInput", [I32(x.shape), weights, grad], **attrs)
+    assert_close(got, wanted[:, top : top + 9, left : left + 8], dtype, 1e-5)
+
+
 def test_few_filters_give_a_fused_bias_to_each_strip():
     x, weights, bias = random(1, 40, 11, 16), random(5, 5, 16, 3, seed=1), random(3, seed=2)
     attrs = attrs_of((1, 1), "SAME")
