@@ -5,6 +5,7 @@ Next to read: `convolution.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -14,7 +15,7 @@ from typing import Any
 from aexec.framework.waiting.abandoned_calls import check_wanted
 from aexec.kernels.common import windowing
 
-__all__ = ["FILTER_SUMS", "Geometry", "turned_around"]
+__all__ = ["FILTER_SUMS", "Geometry", "mirrored", "turned_around"]
 
 # A filter's gradient is the sum of this many sums, which cores share.
 FILTER_SUMS = 8
@@ -97,19 +98,11 @@ class Geometry:
 
         None if there is no such simple form: with strides, groups, or padding that no window needs.
         """
-        lengths = self.input_shape[1:-1]
-        spec = []
-        for w, length in zip(self.spec, lengths, strict=True):
-            reach = (w.size - 1) * w.dilation
-            before = reach - w.before
-            after = length + reach - before - w.count
-            if w.stride != 1 or before < 0 or after < 0:
-                return None
-            spec.append(replace(w, count=length, before=before, after=after))
-        if self.groups != 1:
+        spec = mirrored(self.spec, self.input_shape[1:-1])
+        if spec is None or self.groups != 1:
             return None
         *sizes, depth, filters = self.filter_shape
-        return Geometry(self.output_shape, (*sizes, filters, depth), tuple(spec), self.on_host)
+        return Geometry(self.output_shape, (*sizes, filters, depth), spec, self.on_host)
 
     @cached_property
     def swapped(self) -> Geometry | None:
@@ -152,6 +145,22 @@ class Geometry:
     def _part(self, images: slice, rows: slice) -> windowing.Part:
         check_wanted()
         return windowing.Part(self.spec, self.input_shape, images, rows)
+
+
+def mirrored(spec: Sequence[windowing.Window], lengths: Sequence[int]) -> tuple[windowing.Window, ...] | None:
+    """The windows over the output's gradient whose sums are the gradient of an input of these lengths.
+
+    None if there is no such simple form: with strides, or padding that no window needs.
+    """
+    found = []
+    for w, length in zip(spec, lengths, strict=True):
+        reach = (w.size - 1) * w.dilation
+        before = reach - w.before
+        after = length + reach - before - w.count
+        if w.stride != 1 or before < 0 or after < 0:
+            return None
+        found.append(replace(w, count=length, before=before, after=after))
+    return tuple(found)
 
 
 def turned_around(kernel: Any) -> Any:

@@ -23,6 +23,7 @@ from aexec.kernels.common.fusions import Fusion
 from aexec.kernels.common.gpu.depthwise_code import depthwise_kernel
 from aexec.kernels.nn import depthwise
 from aexec.kernels.nn.conv_ops import announce_wider_convolution, explicit_pairs
+from aexec.kernels.nn.convolution_geometry import mirrored
 
 __all__ = ["depthwise_conv_2d_then", "depthwise_cost"]
 
@@ -189,6 +190,10 @@ def depthwise_conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:
         high, wide = spec
         announce_wider_convolution(conv.inner, conv.result, (0,), weights, grad)  # the output is announced below
         weights, grad = weights.astype(conv.inner, copy=False), grad.astype(conv.inner, copy=False)
+        turned = mirrored(spec, shape[1:3]) if xp is np and weights.shape[3] == 1 else None
+        if turned is not None and grad.size:
+            flipped = np.ascontiguousarray(weights[::-1, ::-1])
+            return depthwise.forward(np, grad, flipped, turned).astype(conv.result, copy=False)
         widened = (shape[0], shape[1] + high.before + high.after, shape[2] + wide.before + wide.after, shape[3])
         announce_scratch(math.prod(widened) * conv.inner.itemsize)
         padded = xp.zeros(widened, conv.inner)
