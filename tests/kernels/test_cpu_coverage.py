@@ -39,7 +39,7 @@ REASONS = {
     "calls functions of the process that made the graph, which a GraphDef does not carry: use aexec.op": """PyFunc
     EagerPyFunc PyFuncStateless""",
     "not built yet": """QuantizedBatchNorm* QuantizedConcatV2 QuantizedConv2D?* QuantizedDepthwise* QuantizedMatMulWith*
-    Requantiz*PerChannel _FusedQuantized* _QuantizedMatMul _QuantizedMaxPool3D""",
+    _FusedQuantized* _QuantizedMatMul _QuantizedMaxPool3D""",
     "training of TensorFlow 1's own models": "NegTrain Sdca* AudioMicrofrontend",
     "rounding at random, which only accelerators use": "StochasticCastToInt",
     "settings of a file system of another process": "FileSystemSetConfiguration",

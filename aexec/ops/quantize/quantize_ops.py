@@ -302,7 +302,7 @@ register_op(
 register_op(
     "RequantizationRangePerChannel(input: T, input_min: float, input_max: float) -> output_min: float, output_max: "
     "float",
-    "T: quantizedtype = qint32", "clip_value_max: float",
+    "T: quantizedtype = qint32", "clip_value_max: float", shape_fn=shapes.range_per_channel,
 )
 register_op(
     "Requantize(input: Tinput, input_min: float, input_max: float, requested_output_min: float, "
@@ -312,7 +312,7 @@ register_op(
 register_op(
     "RequantizePerChannel(input: T, input_min: float, input_max: float, requested_output_min: float, "
     "requested_output_max: float) -> output: out_type, output_min: float, output_max: float",
-    "T: quantizedtype = qint32", "out_type: quantizedtype = quint8",
+    "T: quantizedtype = qint32", "out_type: quantizedtype = quint8", shape_fn=shapes.requantized_per_channel,
 )
 register_op(
     "UniformDequantize(input: Tin, scales: float, zero_points: int32) -> output: Tout",

@@ -122,6 +122,20 @@ def unchanged_with_range(c: InferenceContext) -> None:
     c.set_output(2, c.scalar())
 
 
+def range_per_channel(c: InferenceContext) -> None:
+    """The range, two scalars, of images, whose channels have ranges, which are vectors."""
+    c.with_rank(c.input(0), 4)
+    c.set_output(0, c.scalar())
+    c.set_output(1, c.scalar())
+
+
+def requantized_per_channel(c: InferenceContext) -> None:
+    """Images as they are, and scalars for the range."""
+    c.set_output(0, c.with_rank(c.input(0), 4))
+    c.set_output(1, c.scalar())
+    c.set_output(2, c.scalar())
+
+
 def range_of(c: InferenceContext) -> None:
     """The range, two scalars, of input 0; its own range are scalars."""
     c.with_rank(c.input(1), 0)
