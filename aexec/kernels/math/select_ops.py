@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_contract.kernel_registry import kernel
 from aexec.framework.kernel_contract.op_kernel import Compute, OpKernelConstruction
@@ -58,14 +60,30 @@ def _check_rows(condition: Any, then: Any) -> None:
 def select_v2(c: OpKernelConstruction) -> Compute:
     """All three inputs broadcast."""
     c.explain = _select_error
-    where = chooser(c.xp, c.output_types[0].np)
+    where, on_host = chooser(c.xp, c.output_types[0].np), c.xp is np
 
     def compute(condition: Any, then: Any, otherwise: Any) -> Any:
-        if condition.ndim == 0 and then.shape == otherwise.shape:
-            return then if condition else otherwise
+        if then.shape == otherwise.shape:
+            if condition.ndim == 0:
+                return then if condition else otherwise
+            if on_host and 0 < condition.size < then.size and condition.ndim <= then.ndim:
+                return _where_broadcast(condition, then, otherwise)
         return where(condition, then, otherwise)
 
     return compute
+
+
+def _where_broadcast(condition: Any, then: Any, otherwise: Any) -> Any:
+    """`np.where` of a condition for whole rows, such as the sequences of a batch that have ended, in less time.
+
+    `then` and `otherwise` are arrays of one shape, and the condition has fewer elements.
+    """
+    out = otherwise.copy()
+    try:
+        np.copyto(out, then, where=condition)
+    except ValueError:  # the condition is longer on some axis, or does not broadcast
+        return np.where(condition, then, otherwise)
+    return out
 
 
 def _select_error(exc: BaseException, condition: Any, then: Any, otherwise: Any) -> errors.OpError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from aexec.framework import errors
-from tests.kernels.harness import run_op, strings
+from tests.kernels.harness import build, run_op, strings
 
 ONES, TWOS = np.ones((2, 3), np.float32), 2 * np.ones((2, 3), np.float32)
 
@@ -86,3 +88,29 @@ def test_select_v2_broadcasts_all_three(shapes, bits):
     got = run_op("SelectV2", [condition, np.full(t, 1, np.int16), np.full(e, 2, np.int16)])
     want = np.broadcast_to(np.where(condition, np.full(t, 1, np.int16), np.full(e, 2, np.int16)), shapes.result_shape)
     np.testing.assert_array_equal(np.asarray(got), want, strict=True)
+
+
+@pytest.mark.parametrize("condition", [(3, 1), (1, 4), (4,), (1,), (1, 1), (2, 1, 1), (0, 1), (3, 4), (1, 1, 1)])
+@pytest.mark.parametrize("dtype", [np.float32, np.bool_, np.int64, object])
+@pytest.mark.parametrize("columns", [1, 4])
+def test_condition_that_is_broadcast_selects_as_numpy_does(condition: Any, dtype: Any, columns: int) -> None:
+    built, _, _ = build("SelectV2", [np.ones(condition, bool), *[np.zeros((3, columns), dtype)] * 2])
+    chosen = np.arange(np.prod(condition)).reshape(condition) % 3 > 0
+    then, otherwise = np.arange(3 * columns).reshape(3, columns).astype(dtype), np.full((3, columns), 7).astype(dtype)
+    before = then.copy(), otherwise.copy()
+    try:
+        wanted = np.where(chosen, then, otherwise)
+    except ValueError:
+        with pytest.raises(ValueError, match="broadcast"):
+            built.compute(chosen, then, otherwise)
+        return
+    got = built.compute(chosen, then, otherwise)
+    assert got.shape == wanted.shape and got.dtype == wanted.dtype
+    np.testing.assert_array_equal(got, wanted)
+    assert not np.may_share_memory(got, then) and not np.may_share_memory(got, otherwise)
+    np.testing.assert_array_equal((then, otherwise), before)
+
+
+def test_condition_without_elements_selects_from_numbers() -> None:
+    built, _, _ = build("SelectV2", [np.ones(0, bool), np.float32(1), np.float32(2)])
+    assert built.compute(np.ones(0, bool), np.float32(1), np.float32(2)).shape == (0,)
