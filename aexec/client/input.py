@@ -281,7 +281,7 @@ def _element_shapes(
     rows = enqueue_many or (isinstance(keep_input, Tensor) and keep_input.static_shape.rank == 1)
     merged = []
     for tensors in zip(*lists, strict=True):
-        candidates = [_without_first(tensor) if rows else tensor.shape for tensor in tensors]
+        candidates = [_without_first(tensor) if rows else tensor.static_shape for tensor in tensors]
         shape = candidates[0]
         for other in candidates[1:]:
             shape = _common(shape, other)

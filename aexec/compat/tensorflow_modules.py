@@ -129,6 +129,7 @@ _INNER = {
     "util.nest": "nest",
     **{f"ops.gen_{family}_ops": "aexec.ops" for family in "array math nn state data_flow sparse image random".split()},
 }
+_MODULES = {f"tensorflow.python.{name}" for name in _INNER}
 _PACKAGES = {name.rpartition(".")[0] for name in _INNER} | {"ops.losses", "summary.writer", "lib"}
 
 
@@ -141,6 +142,8 @@ class _Borrowing(ModuleType):
         self._places = places
 
     def __getattr__(self, name: str) -> Any:
+        if f"{self.__name__}.{name}" in _MODULES:  # `from tensorflow.python.ops import variable_scope` is the module
+            return importlib.import_module(f"{self.__name__}.{name}")
         if not name.startswith("__"):
             for place in self._places:
                 found = getattr(importlib.import_module(place), name, None)

@@ -14,6 +14,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
+from aexec.graph.shape_refiner import set_shape
 
 __all__ = ["foldl", "foldr", "map_fn", "scan"]
 
@@ -38,6 +39,16 @@ class _Rows:
             TensorArray(tensor.dtype.base, self.count, element_shape=_row(tensor)).unstack(tensor)
             for tensor in self.tensors
         ]
+
+    def stacked(self, arrays: Sequence[TensorArray]) -> list[Tensor]:
+        """The elements of arrays as tensors, with as many rows as these have, where that is known."""
+        tensors = [array.stack() for array in arrays]
+        sizes = [tensor.static_shape[0] for tensor in self.tensors if tensor.static_shape.rank is not None]
+        size = next((size for size in sizes if size is not None), None)
+        for tensor in tensors:
+            if size is not None and tensor.static_shape.rank is not None:
+                set_shape(tensor.node, tensor.index, PartialTensorShape([size, *list(tensor.static_shape)[1:]]))
+        return tensors
 
     def __getitem__(self, index: Any) -> Any:
         return pack(self.structure, [array.read(index) for array in self._arrays])
@@ -90,7 +101,7 @@ def map_fn(
             parallel_iterations=parallel_iterations,
             maximum_iterations=rows.count,
         )
-        return pack(given, [array.stack() for array in arrays])
+        return pack(given, rows.stacked(arrays))
 
 
 def scan(
@@ -135,7 +146,7 @@ def scan(
             parallel_iterations=parallel_iterations,
             maximum_iterations=rows.count,
         )
-        return pack(start, [array.stack() for array in arrays])
+        return pack(start, rows.stacked(arrays))
 
 
 def _started(rows: _Rows, initializer: Any, first: Any) -> tuple[Any, int]:

@@ -151,6 +151,11 @@ class DType:
         return self._twin
 
     @property
+    def as_datatype_enum(self) -> proto.DataType:
+        """`enum` by TensorFlow's name."""
+        return self.enum
+
+    @property
     def base(self) -> DType:
         """The value type: `float` for `float_ref`, otherwise itself."""
         return self._partner if self.is_ref else self

@@ -133,6 +133,11 @@ class OpError(Exception):
         self.derived = derived
 
     @property
+    def error_code(self) -> Code:
+        """The canonical code, by TensorFlow's name."""
+        return self.code
+
+    @property
     def message(self) -> str:
         return self._message
 

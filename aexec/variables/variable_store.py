@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any
 
 from aexec import ops
@@ -239,7 +239,16 @@ def _first_value(request: VariableRequest) -> Any:
         return given
     if isinstance(given, type):
         given = given()
+    if not request.shape.is_fully_defined and not _must_be_told(given):
+        return given
     return partial(given, _defined(request), request.dtype)
+
+
+def _must_be_told(initializer: Callable[..., Any]) -> bool:
+    """Whether a function has arguments without defaults, so that it needs a shape."""
+    kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    arguments = signature(initializer).parameters.values()
+    return any(one.kind in kinds and one.default is Parameter.empty for one in arguments)
 
 
 def _defined(request: VariableRequest) -> list[int]:

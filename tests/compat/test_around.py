@@ -70,6 +70,20 @@ def test_boolean_flag_takes_no_word() -> None:
     assert values(["prog", "--train", "false", "-notrain", "a"]) == ["prog", "false", "a"] and values.train is False
 
 
+def test_defaults_that_are_text_are_read_as_on_the_command_line() -> None:
+    values = tf.flags.FlagValues()
+    tf.flags.DEFINE_list("names", "a, b", "", flag_values=values)
+    tf.flags.DEFINE_multi_integer("sizes", 3, "", flag_values=values)
+    tf.flags.DEFINE_multi_string("words", ["x"], "", flag_values=values)
+    tf.flags.DEFINE_multi_float("rates", None, "", flag_values=values)
+    tf.flags.DEFINE_integer("steps", "12", "", flag_values=values)
+    tf.flags.DEFINE_bool("train", "false", "", flag_values=values)
+    tf.flags.DEFINE_float("rate", 1, "", flag_values=values)
+    values(["prog", "--sizes=4", "--sizes=5"])
+    assert list(values.flag_values_dict().values()) == [["a", "b"], [4, 5], ["x"], None, 12, False, 1.0]
+    assert type(values.rate) is float
+
+
 @pytest.mark.parametrize("words", ["--steps=x", "--steps=-1", "--mode=c", "--train=7", "--unknown=1"])
 def test_wrong_command_line_is_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
@@ -119,7 +133,22 @@ class OfTensorFlows(tf.test.TestCase):
         with self.session() as sess:
             self.assertAllClose(sess.run(tf.constant([1.0, 2.0])), [1.0, 2.0 + 1e-7])
             self.assertAllEqual(self.evaluate(tf.constant([1, 2])), [1, 2])
+            self.assertAllClose(tf.constant(2.0) / 4.0, 0.5)
         self.assertShapeEqual(np.zeros((2, 3)), tf.zeros([2, 3]))
+        self.assertProtoEquals('name: "one" op: "NoOp"', tf.no_op(name="one").node_def)
+        self.assertNDArrayNear(np.ones(2), np.ones(2) + 1e-3, 1e-2)
+        self.assertStartsWith("abc", "ab")
+
+    def test_differences(self) -> None:
+        for check in (
+            lambda: self.assertAllClose(1.0, [1.0, 1.0]),
+            lambda: self.assertAllEqual([2, 2], 2),
+            lambda: self.assertProtoEquals('name: "two" op: "NoOp"', tf.no_op(name="one").node_def),
+            lambda: self.assertNDArrayNear(np.ones(4), np.ones(4) + 1e-2, 1e-2),
+            lambda: self.assertStartsWith("abc", "b"),
+        ):
+            with pytest.raises(AssertionError):
+                check()
 
 
 def test_strings_and_structures() -> None:

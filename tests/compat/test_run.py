@@ -19,11 +19,12 @@ import tensorflow.compat.v1 as tf1
 import tensorflow.core.framework.summary_pb2
 from tensorflow.python.client import device_lib, timeline
 from tensorflow.python.framework import ops, tensor_util
-from tensorflow.python.ops import array_ops, gen_math_ops, rnn_cell_impl
+from tensorflow.python.ops import array_ops, gen_math_ops, rnn_cell_impl, variable_scope as vs
 from tensorflow.python.platform import gfile, tf_logging as logging
 from tensorflow.python.training.moving_averages import assign_moving_average
 
 assert tf is tf1 is tf.compat.v1 and gfile is not None and logging.info is tf.logging.info
+assert vs.get_variable is tf.get_variable and vs.variable_scope is tf.variable_scope
 assert ops.GraphKeys is tf.GraphKeys and array_ops.concat is tf.concat
 assert rnn_cell_impl.LSTMStateTuple is tf.nn.rnn_cell.LSTMStateTuple
 for name in ("tensorflow.keras.layers", "tensorflow.python.frob", "tensorflow.compat.v2"):

@@ -106,6 +106,13 @@ async def test_scans_and_folds(graph: aexec.Graph) -> None:
     np.testing.assert_array_equal(found["slope"][0], [4.0, 2.0, 1.0])
 
 
+def test_number_of_rows_is_known_of_the_results() -> None:
+    rows, some = ops.zeros_like(np.zeros((4, 3), np.float32)), ops.placeholder("float32", [None, 3])
+    assert aexec.map_fn(lambda row: row * 2.0, rows).static_shape.dims == (4, 3)
+    assert aexec.scan(lambda sum, row: sum + row, rows).static_shape.dims == (4, 3)
+    assert aexec.map_fn(lambda row: row * 2.0, some).static_shape[0] is None
+
+
 def test_elements_without_rows_are_refused() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="elems must have at least one tensor"):
         aexec.map_fn(lambda row: row, [])

@@ -27,6 +27,16 @@ def test_check_fails_in_a_run(check: Any, good: list[Any], bad: list[Any]) -> No
             sess.run(check(*bad))
 
 
+@pytest.mark.parametrize(
+    "check",
+    [lambda x, **say: tf.assert_equal(x, 2, **say), lambda x, **say: tf.assert_near(tf.to_float(x), 2.0, **say)],
+)
+def test_failed_check_says_its_message_before_the_given_data(check: Any) -> None:
+    with tf.Session() as sess, pytest.raises(errors.InvalidArgumentError, match=r"(?s)eq!.*why.*7") as failed:
+        sess.run(check(tf.placeholder_with_default(1, []), message="eq!", data=["why", tf.constant(7)]))
+    assert failed.value.error_code == tf.errors.INVALID_ARGUMENT == 3
+
+
 def test_tolerances_of_near() -> None:
     with tf.Session() as sess:
         sess.run(tf.assert_near([2.0], [2.2], rtol=0.0, atol=0.3))

@@ -71,6 +71,15 @@ def test_changes(use_resource: bool) -> None:
         assert sess.run(tf.gather(v, [2, 0])).tolist() == [6, 7]
 
 
+def test_initializer_without_arguments_gives_the_shape() -> None:
+    made = tf.get_variable("made", initializer=lambda: tf.constant([7.0, 8.0]))
+    with tf.Session() as sess:
+        sess.run(made.initializer)
+        assert made.shape == [2] and sess.run(made).tolist() == [7, 8]
+    with pytest.raises(ValueError, match="must be fully defined"):
+        tf.get_variable("other", initializer=lambda shape: tf.zeros(shape))
+
+
 def test_shape_that_changes() -> None:
     v = tf.Variable([1.0], validate_shape=False)
     with tf.Session() as sess:

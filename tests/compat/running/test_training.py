@@ -352,6 +352,10 @@ def test_saved_models(tmp_path: Path) -> None:
         signature = model.signatures[key]
         found = sess.run(signature.outputs["y"].name, {signature.inputs["x"].name: [2.0]})
         assert found.tolist() == [6]
+        message = model.signature_def[key]
+        assert (message.inputs["x"].name, message.outputs["y"].name) == ("x:0", "y:0")
+        assert message.inputs["x"].dtype == tf.float32.as_datatype_enum == 1
+        assert list(model.meta_info_def.tags) == ["serve"] and "x" in [node.name for node in model.graph_def.node]
     info = tf.saved_model.build_tensor_info(v)
     assert tf.saved_model.build_signature_def({"v": info}, {}, "mine").method_name == "mine"
 

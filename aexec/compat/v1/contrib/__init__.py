@@ -35,6 +35,7 @@ __getattr__, __dir__ = namespace(
         },
         "distributions": "networks.distributions",
         "lookup": "functions.lookup",
+        "signal": "functions.signal",
     },
     _MISSING,
 )

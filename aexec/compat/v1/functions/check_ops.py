@@ -10,7 +10,7 @@ from typing import Any
 
 from aexec import ops
 from aexec.client.building import control_dependencies, group, name_scope
-from aexec.compat.v1.functions.control_flow_ops import Assert, assert_less, assert_less_equal
+from aexec.compat.v1.functions.control_flow_ops import Assert, assert_less, assert_less_equal, told
 from aexec.compat.v1.values.tensors import get_default_graph
 from aexec.framework import dtypes, errors
 from aexec.graph.nodes.node import Node, Tensor
@@ -39,8 +39,8 @@ def _every(holds: Tensor) -> Tensor:
     return ops.all(holds, ops.range(0, ops.rank(holds), 1))
 
 
-def _asserted(holds: Tensor, said: list[Any], data: Any, summarize: int | None) -> Node:
-    return Assert(_every(holds), list(data) if data else said, summarize)
+def _asserted(holds: Tensor, message: str | None, said: list[Any], data: Any, summarize: int | None) -> Node:
+    return Assert(_every(holds), told(message, data, said), summarize)
 
 
 def add_check_numerics_ops() -> Node:
@@ -86,8 +86,8 @@ def assert_none_equal(
     with name_scope(name or "assert_none_equal"):
         left = convert_to_tensor(x)
         right = convert_to_tensor(y, left.dtype.base)
-        said = [message or "assert_none_equal does not hold: x, y", left, right]
-        return _asserted(ops.not_equal(left, right), said, data, summarize)
+        said = ["assert_none_equal does not hold: x, y", left, right]
+        return _asserted(ops.not_equal(left, right), message, said, data, summarize)
 
 
 def assert_near(
@@ -109,8 +109,8 @@ def assert_near(
         relative = ops.cast(epsilon if rtol is None else rtol, DstT=dtype)
         absolute = ops.cast(epsilon if atol is None else atol, DstT=dtype)
         bound = absolute + relative * ops.abs(right)
-        said = [message or "assert_near does not hold: x, y", left, right]
-        return _asserted(ops.less(ops.abs(left - right), bound), said, data, summarize)
+        said = ["assert_near does not hold: x, y", left, right]
+        return _asserted(ops.less(ops.abs(left - right), bound), message, said, data, summarize)
 
 
 def _epsilon(dtype: Any) -> float:
@@ -143,8 +143,8 @@ def assert_rank_at_least(
     if known is not None:
         return known
     with name_scope(name or "assert_rank_at_least"):
-        said = [message or "the rank is too small: x", convert_to_tensor(x)]
-        return _asserted(ops.greater_equal(ops.rank(x), rank), said, data, summarize)
+        said = ["the rank is too small: x", convert_to_tensor(x)]
+        return _asserted(ops.greater_equal(ops.rank(x), rank), message, said, data, summarize)
 
 
 def assert_rank_in(
@@ -161,7 +161,7 @@ def assert_rank_in(
         return known
     with name_scope(name or "assert_rank_in"):
         among = ops.any(ops.equal(ops.rank(x), list(ranks)), [0])
-        return _asserted(among, [message or "the rank is another one: x", convert_to_tensor(x)], data, summarize)
+        return _asserted(among, message, ["the rank is another one: x", convert_to_tensor(x)], data, summarize)
 
 
 def assert_scalar(tensor: Any, name: str | None = None, message: str | None = None) -> Tensor:

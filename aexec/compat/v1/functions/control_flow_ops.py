@@ -47,6 +47,7 @@ __all__ = [
     "scan",
     "switch_case",
     "tables_initializer",
+    "told",
     "vectorized_map",
     "while_loop",
 ]
@@ -274,6 +275,11 @@ def Assert(condition: Any, data: Sequence[Any], summarize: int | None = None, na
     return ops.assert_(condition, listed("data", data), summarize=summarize or 3, name=name)  # noqa: PT009
 
 
+def told(message: str | None, data: Sequence[Any] | None, otherwise: Sequence[Any]) -> list[Any]:
+    """What a failed check says: its message, then the given data, or else what it says without any."""
+    return [*([message] if message else []), *(data or otherwise)]
+
+
 def _assertion(name: str, compare: Callable[..., Tensor]) -> Callable[..., Node]:
     def check(
         x: Any,
@@ -288,8 +294,8 @@ def _assertion(name: str, compare: Callable[..., Tensor]) -> Callable[..., Node]
             right = convert_to_tensor(y, left.dtype.base)
             holds = compare(left, right)
             every = ops.all(holds, ops.range(0, ops.rank(holds), 1))
-            said = [message or f"{check.__name__} does not hold: x, y", left, right]
-            return Assert(every, list(data) if data else said, summarize)
+            said = [f"{check.__name__} does not hold: x, y", left, right]
+            return Assert(every, told(message, data, said), summarize)
 
     check.__name__ = check.__qualname__ = name
     check.__doc__ = f"`tf.{name}`."

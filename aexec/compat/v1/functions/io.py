@@ -22,6 +22,7 @@ from aexec.io import record
 
 __all__ = [
     "FixedLenFeature",
+    "FixedLenSequenceFeature",
     "FixedLengthRecordReader",
     "IdentityReader",
     "ReaderBase",
@@ -50,6 +51,15 @@ class FixedLenFeature(NamedTuple):
     default_value: Any = None
 
 
+class FixedLenSequenceFeature(NamedTuple):
+    """`tf.FixedLenSequenceFeature`: any number of values, each in the same shape."""
+
+    shape: Any
+    dtype: Any
+    allow_missing: bool = False
+    default_value: Any = None
+
+
 class VarLenFeature(NamedTuple):
     """`tf.VarLenFeature`: a feature of any length."""
 
@@ -63,10 +73,13 @@ def parse_example(
     example_names: Any = None,
 ) -> dict[str, Any]:
     """`tf.parse_example`: serialised examples as tensors and sparse tensors, by feature name."""
-    fixed = {key: features[key] for key in sorted(features) if isinstance(features[key], FixedLenFeature)}
+    dense = (FixedLenFeature, FixedLenSequenceFeature)
+    fixed = {key: features[key] for key in sorted(features) if isinstance(features[key], dense)}
     varying = {key: features[key] for key in sorted(features) if isinstance(features[key], VarLenFeature)}
     if len(fixed) + len(varying) != len(features):
-        raise errors.UnsupportedError("parse_example: features are FixedLenFeature or VarLenFeature")
+        raise errors.UnsupportedError(
+            "parse_example: features are FixedLenFeature, FixedLenSequenceFeature or VarLenFeature"
+        )
     empty = np.zeros(0, object)
     found = ops.parse_example_v2(
         serialized,
@@ -74,12 +87,12 @@ def parse_example(
         np.array([key.encode() for key in varying], object),
         np.array([key.encode() for key in fixed], object),
         empty,
-        [_default(feature) for feature in fixed.values()],
+        [_default(key, feature) for key, feature in fixed.items()],
         len(varying),
         [as_dtype(feature.dtype) for feature in varying.values()],
         [],
         [],
-        [list(feature.shape) for feature in fixed.values()],
+        [_dense_shape(feature) for feature in fixed.values()],
         name=name,
     )
     parsed: dict[str, Any] = dict(zip(fixed, found[3], strict=True))
@@ -87,8 +100,21 @@ def parse_example(
     return parsed
 
 
-def _default(feature: FixedLenFeature) -> Tensor:
+def _dense_shape(feature: FixedLenFeature | FixedLenSequenceFeature) -> list[int]:
+    return [*([-1] if isinstance(feature, FixedLenSequenceFeature) else []), *(int(size) for size in feature.shape)]
+
+
+def _default(key: str, feature: FixedLenFeature | FixedLenSequenceFeature) -> Tensor:
     dtype = as_dtype(feature.dtype)
+    if isinstance(feature, FixedLenSequenceFeature):
+        if not feature.allow_missing:
+            raise errors.InvalidValueError(
+                f"Unsupported: FixedLenSequenceFeature requires allow_missing to be True: feature {key}"
+            )
+        padding = feature.default_value
+        if padding is None:
+            padding = "" if dtype is dtypes.string else 0
+        return convert_to_tensor(padding, dtype)
     if feature.default_value is None:
         return convert_to_tensor(np.zeros(0, dtype.np), dtype)
     value = convert_to_tensor(feature.default_value, dtype)
@@ -303,10 +329,7 @@ __getattr__, __dir__ = namespace(
             name: f"running.coordination:{name}" for name in "PaddingFIFOQueue PriorityQueue RandomShuffleQueue".split()
         },
         "decode_image": "functions.image:decode_image",
-        **{
-            name: f"numerics.sequence_examples:{name}"
-            for name in "FixedLenSequenceFeature parse_single_sequence_example".split()
-        },
+        **{name: f"numerics.sequence_examples:{name}" for name in "parse_single_sequence_example".split()},
         "is_jpeg": "numerics.images:is_jpeg",
         "decode_proto": """ops:decode_proto_v2 | bytes message_type field_names output_types descriptor_source
         message_format sanitize name""",

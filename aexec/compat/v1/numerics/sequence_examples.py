@@ -6,27 +6,18 @@ Next to read: `../functions/io.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from aexec import ops
-from aexec.compat.v1.functions.io import FixedLenFeature, VarLenFeature
+from aexec.compat.v1.functions.io import FixedLenFeature, FixedLenSequenceFeature, VarLenFeature
 from aexec.compat.v1.values.sparse import SparseTensor
 from aexec.framework import errors
 from aexec.framework.dtypes import as_dtype
 from aexec.graph.op_functions import convert_to_tensor
 
-__all__ = ["FixedLenSequenceFeature", "parse_single_sequence_example"]
-
-
-class FixedLenSequenceFeature(NamedTuple):
-    """`tf.FixedLenSequenceFeature`: a feature of each step, in the same shape."""
-
-    shape: Any
-    dtype: Any
-    allow_missing: bool = False
-    default_value: Any = None
+__all__ = ["parse_single_sequence_example"]
 
 
 def _text(keys: Any) -> Any:

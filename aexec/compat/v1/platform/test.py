@@ -18,6 +18,8 @@ from aexec.compat.v1.namespace import namespace
 from aexec.compat.v1.running.session import Session
 from aexec.compat.v1.values.tensors import reset_default_graph
 from aexec.framework import errors
+from aexec.graph.nodes.node import Tensor
+from aexec.graph.tensor_proxy import TensorProxy
 
 __all__ = [
     "TestCase",
@@ -97,8 +99,14 @@ class TestCase(unittest.TestCase):
             self.assertEqual(set(a), set(b), msg)  # noqa: PT009
             for key in a:
                 self.assertAllClose(a[key], b[key], rtol, atol, msg)
-        else:
-            np.testing.assert_allclose(a, b, rtol=rtol, atol=atol, err_msg=msg or "")
+            return
+        one, other = self._array(a), self._array(b)
+        self.assertEqual(one.shape, other.shape, msg)  # noqa: PT009
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=atol, err_msg=msg or "")
+
+    def _array(self, value: Any) -> Any:
+        """An array of numbers, or of a tensor's value in the session of the `with` block."""
+        return np.asarray(self.evaluate(value) if isinstance(value, Tensor | TensorProxy) else value)
 
     def assertAllCloseAccordingToType(  # noqa: N802
         self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, **settings: Any
@@ -109,7 +117,9 @@ class TestCase(unittest.TestCase):
 
     def assertAllEqual(self, a: Any, b: Any, msg: str | None = None) -> None:  # noqa: N802
         """Fail unless two arrays are equal."""
-        np.testing.assert_array_equal(a, b, err_msg=msg or "")
+        one, other = self._array(a), self._array(b)
+        self.assertEqual(one.shape, other.shape, msg)  # noqa: PT009
+        np.testing.assert_array_equal(one, other, err_msg=msg or "")
 
     def assertNotAllClose(self, a: Any, b: Any, **settings: Any) -> None:  # noqa: N802
         """Fail if two arrays are close."""
@@ -119,6 +129,27 @@ class TestCase(unittest.TestCase):
     def assertArrayNear(self, farray1: Any, farray2: Any, err: float, msg: str | None = None) -> None:  # noqa: N802
         """Fail if any numbers differ by more than `err`."""
         np.testing.assert_allclose(farray1, farray2, rtol=0, atol=err, err_msg=msg or "")
+
+    def assertStartsWith(self, actual: str, expected_start: str, msg: str | None = None) -> None:  # noqa: N802
+        """Fail unless a text starts with another one."""
+        self.assertTrue(actual.startswith(expected_start), msg or f"{actual!r} starts not with {expected_start!r}")  # noqa: PT009
+
+    def assertNDArrayNear(  # noqa: N802
+        self, ndarray1: Any, ndarray2: Any, err: float, msg: str | None = None
+    ) -> None:
+        """Fail if the norm of the difference of two arrays is `err` or more."""
+        self.assertLess(float(np.linalg.norm(np.asarray(ndarray1) - np.asarray(ndarray2))), err, msg)  # noqa: PT009
+
+    def assertProtoEquals(  # noqa: N802
+        self, expected_message_maybe_ascii: Any, message: Any, msg: str | None = None
+    ) -> None:
+        """Fail unless two messages are equal; the first one may be its text."""
+        from google.protobuf import text_format
+
+        expected = expected_message_maybe_ascii
+        if isinstance(expected, str):
+            expected = text_format.Parse(expected, type(message)())
+        self.assertEqual(text_format.MessageToString(expected), text_format.MessageToString(message), msg)  # noqa: PT009
 
     def assertNear(self, f1: float, f2: float, err: float, msg: str | None = None) -> None:  # noqa: N802
         """Fail if two numbers differ by more than `err`."""

@@ -1,10 +1,11 @@
-"""`tf.graph_util`: graphs without variables, and parts of graphs.
+"""`tf.graph_util`: graphs without variables, parts of graphs, and files of graphs.
 
 Next to read: `aexec/saved_model/freeze.py`.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,18 @@ __all__ = [
     "extract_sub_graph",
     "remove_training_nodes",
     "tensor_shape_from_node_def_name",
+    "write_graph",
 ]
+
+
+def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool = True) -> str:
+    """`tf.train.write_graph`: returns the path of the file."""
+    graph = graph_or_graph_def if isinstance(graph_or_graph_def, Graph) else Graph.from_graph_def(graph_or_graph_def)
+    os.makedirs(logdir, exist_ok=True)
+    path = os.path.join(logdir, name)
+    with open(path, "wb") as file:
+        file.write(graph.to_text().encode() if as_text else graph.to_bytes())
+    return path
 
 
 def convert_variables_to_constants(

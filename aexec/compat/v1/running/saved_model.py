@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
-from aexec import saved_model
+from aexec import proto, saved_model
 from aexec.compat.v1.namespace import chosen, namespace, refuse
 from aexec.compat.v1.running.session import AsyncSession, in_session
 from aexec.compat.v1.values.tensors import get_default_graph
@@ -20,6 +21,7 @@ from aexec.saved_model import graph_collections
 from aexec.training.saver import Saver
 
 __all__ = [
+    "LoadedModel",
     "SavedModelBuilder",
     "build_signature_def",
     "build_tensor_info",
@@ -69,11 +71,39 @@ def simple_save(
     return in_session(session, saved_model.save_saved_model, export_dir, {"serving_default": signature})
 
 
+class LoadedModel(saved_model.SavedModel):
+    """A loaded model, with the fields of its MetaGraphDef that programs read."""
+
+    @cached_property
+    def _message(self) -> proto.MetaGraphDef:
+        return self.meta_graph.to_proto()
+
+    @property
+    def graph_def(self) -> proto.GraphDef:
+        """Its graph."""
+        return self._message.graph_def
+
+    @property
+    def signature_def(self) -> Any:
+        """Name → SignatureDef message."""
+        return self._message.signature_def
+
+    @property
+    def collection_def(self) -> Any:
+        """Name → CollectionDef message."""
+        return self._message.collection_def
+
+    @property
+    def meta_info_def(self) -> Any:
+        """Tags and versions, as a message."""
+        return self._message.meta_info_def
+
+
 def load(sess: Any, tags: Iterable[str], export_dir: str, import_scope: str | None = None, **saver_kwargs: Any) -> Any:
     """`tf.saved_model.load`: into the graph of a session, whose variables it restores.
 
     Returns:
-        The model, with its `signatures`.
+        The model, with the `signature_def` of its MetaGraphDef and its `signatures`.
     """
     refuse("saved_model.load", **saver_kwargs)
     if isinstance(sess, AsyncSession):
@@ -88,7 +118,7 @@ def load(sess: Any, tags: Iterable[str], export_dir: str, import_scope: str | No
     if model.init_op is not None:
         feeds = model.asset_feeds()
         sess.run(model.init_op, feeds)
-    return model
+    return LoadedModel(model.directory, model.meta_graph)
 
 
 class SavedModelBuilder:

@@ -15,6 +15,7 @@ from typing import Any
 from aexec.client.building import group
 from aexec.compat.v1.namespace import refuse
 from aexec.compat.v1.running.coordination import Coordinator, start_queue_runners
+from aexec.compat.v1.running.graph_util import write_graph
 from aexec.compat.v1.running.loops import LooperThread
 from aexec.compat.v1.running.session import Session
 from aexec.compat.v1.running.summary import FileWriter
@@ -142,6 +143,8 @@ class Supervisor:
                 init_fn(session)
         if self.local_init_op is not None:
             session.run(self.local_init_op)
+        if self.logdir is not None:
+            write_graph(self.graph, self.logdir, "graph.pbtxt")
         if self.summary_writer is not None:
             self.summary_writer.add_graph(self.graph)
         self._session = session if start_standard_services else None

@@ -5,9 +5,6 @@ A table of names of `optimizers.py`, `training.py`, `coordination.py`, and `aexe
 
 from __future__ import annotations
 
-import os
-from typing import Any
-
 from aexec.client import input as _pipelines
 from aexec.compat.v1.namespace import namespace, renamed
 from aexec.optimizers import schedules as _schedules
@@ -30,7 +27,6 @@ __all__ = [
     "shuffle_batch",
     "shuffle_batch_join",
     "slice_input_producer",
-    "write_graph",
 ]
 
 _DECAY = "learning_rate global_step decay_steps decay_rate staircase name"
@@ -116,21 +112,10 @@ maybe_shuffle_batch_join = renamed(
 )
 
 
-def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool = True) -> str:
-    """`tf.train.write_graph`: returns the path of the file."""
-    from aexec.graph.graph import Graph
-
-    graph = graph_or_graph_def if isinstance(graph_or_graph_def, Graph) else Graph.from_graph_def(graph_or_graph_def)
-    os.makedirs(logdir, exist_ok=True)
-    path = os.path.join(logdir, name)
-    with open(path, "wb") as file:
-        file.write(graph.to_text().encode() if as_text else graph.to_bytes())
-    return path
-
-
 __getattr__, __dir__ = namespace(
     __name__,
     {
+        "write_graph": "running.graph_util:write_graph",
         **{
             name: f"networks.optimizers:{name}"
             for name in """AdadeltaOptimizer AdagradDAOptimizer AdagradOptimizer AdamOptimizer FtrlOptimizer

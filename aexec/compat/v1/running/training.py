@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 
 from aexec import proto, summary, training
 from aexec.compat.v1.namespace import refuse
+from aexec.compat.v1.running.graph_util import write_graph
 from aexec.compat.v1.running.results import writable
 from aexec.compat.v1.running.session import in_session, waited
 from aexec.compat.v1.values.tensors import get_default_graph
@@ -384,6 +385,7 @@ class CheckpointSaverHook(training.CheckpointSaverHook):
         if saver is not None and scaffold is not None:
             raise errors.InvalidValueError("You cannot provide both saver and scaffold.")
         self._given, self._scaffold = saver, scaffold
+        self._graph_dir = checkpoint_dir if save_graph_def else None
         super().__init__(
             checkpoint_dir,
             save_steps=save_steps,
@@ -396,6 +398,12 @@ class CheckpointSaverHook(training.CheckpointSaverHook):
         super().begin()
         saver = self._given if self._scaffold is None else self._scaffold.finalize().saver
         self._saver = (saver or Saver()).ours
+        self._graph = get_default_graph()
+
+    async def after_create_session(self, session: Training, coordinator: Any) -> None:
+        if self._graph_dir is not None:
+            await asyncio.to_thread(write_graph, self._graph, self._graph_dir, "graph.pbtxt")
+        await super().after_create_session(session, coordinator)
 
 
 class NanTensorHook(training.NanTensorHook):

@@ -34,6 +34,10 @@ class Graph(_Graph):
         """All operations."""
         return list(self.nodes)
 
+    def get_name_scope(self) -> str:
+        """The name scope that new operations are in, as `a/b`; empty outside of all."""
+        return self.build_state.scope.rstrip("/")
+
     def get_collection(self, name: Hashable, scope: str | None = None) -> list[Any]:
         """Like `tf.get_collection`."""
         return self.collections.get(name, scope)
