@@ -85,8 +85,13 @@ def _truediv(left: Any, right: Any) -> Tensor:
 
 
 def _getitem(self: Tensor | TensorProxy, key: Any) -> Tensor:
-    """`x[1]`, `x[1:, ..., None]`: a StridedSlice.  Bounds are Python ints or scalar int tensors."""
+    """`x[1]`, `x[1:, ..., None]`: a StridedSlice.  Bounds are Python ints or scalar int tensors.
+
+    `x[mask]`, for a mask of bools of known rank, has the elements for which it is true, as rows.
+    """
     value = _operand(self)
+    if getattr(key, "dtype", None) == np.bool_ and not isinstance(key, np.bool_):
+        return _masked(value, key)
     parts = key if isinstance(key, tuple) else (key,)
     begin: list[Any] = []
     end: list[Any] = []
@@ -125,6 +130,22 @@ def _getitem(self: Tensor | TensorProxy, key: Any) -> Tensor:
         dtype = dtypes.int64 if wide else dtypes.int32
         bounds = {"begin": _stack(begin, dtype), "end": _stack(end, dtype), "strides": _stack(strides, dtype)}
         return create_node("StridedSlice", {"input": value, **bounds}, masks, name=scope).output(0)
+
+
+def _masked(value: Tensor, mask: Any) -> Tensor:
+    with name_scope("boolean_mask") as scope:
+        keep = convert_to_tensor(mask, name="mask")
+        rank = keep.static_shape.rank
+        if not rank:
+            raise errors.InvalidValueError(f"a mask has a known rank of 1 at least, not the shape {keep.static_shape}")
+        shape = create_node("Shape", {"input": value}, {}).output(0)
+        sizes = create_node("ConcatV2", {"values": [[-1], shape[rank:]], "axis": 0}, {}).output(0)
+        rows = create_node("Reshape", {"tensor": value, "shape": sizes}, {}).output(0)
+        chosen = create_node(
+            "Where", {"input": create_node("Reshape", {"tensor": keep, "shape": [-1]}, {}).output(0)}, {}
+        )
+        places = create_node("Squeeze", {"input": chosen.output(0)}, {"squeeze_dims": [1]}).output(0)
+        return create_node("GatherV2", {"params": rows, "indices": places, "axis": 0}, {}, name=scope).output(0)
 
 
 def _stack(items: list[Any], dtype: DType) -> Tensor:

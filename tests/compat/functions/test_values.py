@@ -71,6 +71,19 @@ def test_dropout_keeps_as_many_as_it_says() -> None:
     assert set(np.unique(kept)) == {0.0, 4.0} and 200 < np.count_nonzero(kept) < 300
 
 
+def test_mask_as_an_index() -> None:
+    x = tf.constant([[1, 2], [3, 4], [5, 6]])
+    rows = tf.placeholder(tf.bool, [None])
+    with tf.Session() as sess:
+        assert sess.run(x[x > 2]).tolist() == [3, 4, 5, 6]
+        assert sess.run(x[np.array([True, False, True])]).tolist() == [[1, 2], [5, 6]]
+        assert sess.run(x[rows], {rows: [False, True, False]}).tolist() == [[3, 4]]
+        real = tf.to_float(x)
+        assert sess.run(tf.gradients(real[x > 4], real)[0]).tolist() == [[0, 0], [0, 0], [1, 1]]
+    with pytest.raises(ValueError, match="mask"):
+        x[tf.placeholder(tf.bool)]
+
+
 def test_assertions_and_printing(capfd: pytest.CaptureFixture[str]) -> None:
     x = tf.placeholder(tf.float32, [None])
     with tf.control_dependencies([tf.assert_non_negative(x), tf.assert_less(x, 10.0, message="too much")]):

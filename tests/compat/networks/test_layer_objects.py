@@ -69,6 +69,19 @@ def test_normalization_updates_in_training_only() -> None:
     assert np.any(tf.layers.Dropout(0.5)(tf.constant(X), training=True).op.type != "Identity")
 
 
+def test_layer_has_its_updates_and_losses() -> None:
+    """The averages are TensorFlow's."""
+    layer = tf.layers.BatchNormalization(momentum=0.5, gamma_regularizer=tf.nn.l2_loss)
+    layer(tf.constant([[1.0], [3.0]]), training=True)
+    tf.layers.Dense(2)(tf.constant([[1.0]]))
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        assert sess.run(layer.losses) == [0.5]
+        sess.run(layer.updates)
+        assert sess.run([layer.moving_mean, layer.moving_variance]) == [[1.0], [1.0]]
+    assert len(layer.updates) == 2 and layer.updates == tf.get_collection(tf.GraphKeys.UPDATE_OPS)
+
+
 def test_layer_makes_weights_in_its_scope() -> None:
     with tf.variable_scope("outer"):
         first, second = tf.layers.Dense(1), tf.layers.Dense(1)

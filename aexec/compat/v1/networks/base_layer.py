@@ -189,12 +189,12 @@ class Layer:
 
     @property
     def losses(self) -> list[Tensor]:
-        """The losses added by `add_loss`."""
+        """Its terms of the loss: those of `add_loss`, and its regularizers'."""
         return list(self._losses)
 
     @property
     def updates(self) -> list[Any]:
-        """The updates added by `add_update`."""
+        """The operations that must run with each step."""
         return list(self._updates)
 
     def count_params(self) -> int:

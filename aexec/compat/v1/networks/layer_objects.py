@@ -12,6 +12,8 @@ from aexec import layers
 from aexec.compat.v1.namespace import renamed
 from aexec.compat.v1.networks.base_layer import Layer
 from aexec.compat.v1.values.shapes import TensorShape
+from aexec.compat.v1.values.tensors import get_default_graph
+from aexec.graph.collections import GraphKeys
 from aexec.variables.partitioned_variable import parts_or_self
 from aexec.variables.variable_scope import get_variable_scope, variable_scope
 
@@ -70,8 +72,14 @@ class FunctionLayer(Layer):
             settings["training"] = args[0]
         if self._has_weights:
             settings["trainable"] = self.trainable
+        collections = get_default_graph().collections
+        kept = (GraphKeys.UPDATE_OPS, self._updates), (GraphKeys.REGULARIZATION_LOSSES, self._losses)
+        before = [len(collections.get_ref(key)) for key, _ in kept]
         with variable_scope(get_variable_scope(), custom_getter=noted, auxiliary_name_scope=False) as scope:
-            return self._function(inputs, name=scope, **settings)
+            outputs = self._function(inputs, name=scope, **settings)
+        for (key, own), count in zip(kept, before, strict=True):
+            own += collections.get_ref(key)[count:]
+        return outputs
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
         """Of a dense layer."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -40,6 +40,21 @@ __all__ = [
     "set_default",
     "validator",
 ]
+
+
+def _parsed(default: Any, settings: Mapping[str, Any]) -> Any:
+    """A default that is text is read as if it stood on the command line; one that is a whole number may be a float."""
+    kind = settings.get("type")
+    as_float = kind is float and isinstance(default, int)
+    return kind(default) if kind is not None and (isinstance(default, str) or as_float) else default
+
+
+def _as_list(default: Any, settings: Mapping[str, Any]) -> Any:
+    """The default of a flag that may be given several times: a list, also where one value is given."""
+    if default is None:
+        return None
+    several = [default] if isinstance(default, str) or not isinstance(default, Iterable) else default
+    return [_parsed(value, settings) for value in several]
 
 
 class Flag:
@@ -133,6 +148,7 @@ class FlagValues:
             raise ValueError(f"The flag '{name}' is defined twice.")
         text = help and help.replace("%", "%%")
         self._parser.add_argument(*names, dest=name, default=argparse.SUPPRESS, help=text, **settings)
+        default = _as_list(default, settings) if "action" in settings else _parsed(default, settings)
         self._flags[name] = Flag(name, default, help, short_name, boolean=boolean)
         if short_name:
             self._shorts[short_name] = name
