@@ -37,10 +37,27 @@ def _channels_first(c: OpKernelConstruction) -> bool:
 # -------------------------------------------------------------------- Bias
 
 
+# From so many numbers on, rows of so many at most are joined, to about this length: NumPy adds row by row.
+_MANY, _SHORT_ROW, _LONG_ROW = 1 << 13, 128, 1024
+
+
+def _add_to_rows(value: Any, bias: Any, out: Any) -> Any:
+    """`np.add(value, bias, out)` for a contiguous array with short rows."""
+    if out is None or not out.flags.c_contiguous:
+        out = np.empty(value.shape, value.dtype)
+    columns = bias.size
+    rows, target = value.reshape(-1, columns), out.reshape(-1, columns)
+    joined = min(len(rows), _LONG_ROW // columns)
+    whole, length = len(rows) // joined * joined, joined * columns
+    np.add(rows[:whole].reshape(-1, length), np.tile(bias, joined), target[:whole].reshape(-1, length))
+    np.add(rows[whole:], bias, target[whole:])
+    return out
+
+
 @kernel("BiasAdd", "BiasAddV1", T=dtypes.NUMBER, cost=0.5)
 def bias_add(c: OpKernelConstruction) -> Compute:
     """`value + bias` along the channels: the last dimension, or the second one for NCHW."""
-    add = c.xp.add
+    add, on_host = c.xp.add, c.xp is np
 
     def check(value: Any, bias: Any, channels: int) -> None:
         if value.ndim < 2:
@@ -56,6 +73,8 @@ def bias_add(c: OpKernelConstruction) -> Compute:
     def last(value: Any, bias: Any, out: Any = None) -> Any:
         if value.ndim < 2 or bias.shape != value.shape[-1:]:
             check(value, bias, -1)
+        if on_host and value.size >= _MANY and bias.size <= _SHORT_ROW and value.flags.c_contiguous:
+            return _add_to_rows(value, bias, out)
         return add(value, bias, out)
 
     def second(value: Any, bias: Any, out: Any = None) -> Any:

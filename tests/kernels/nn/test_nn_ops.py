@@ -46,6 +46,14 @@ def test_bias_of_every_type(dtype):
     assert_gives("BiasAddGrad", [x], want)
 
 
+@pytest.mark.parametrize("shape", [(1500, 7), (3, 61, 59, 5), (20000, 1), (100, 128), (100, 129)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.complex64])
+def test_bias_of_many_short_rows(shape, dtype):
+    """Rows that are left over when others are joined get it as well."""
+    x, bias = example_of(shape, dtype), example_of(shape[-1:], dtype, seed=1)
+    assert_same(run_op("BiasAdd", [x, bias]), x + bias)
+
+
 @pytest.mark.parametrize("shape", [(2, 3), (2, 3, 4), (2, 3, 4, 5), (2, 3, 2, 2, 2)])
 def test_bias_of_the_second_dimension(shape):
     x, bias = example_of(shape, np.float32), F32([1, 2, 3])
