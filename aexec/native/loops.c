@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define REVISION 9
+#define REVISION 10
 
 /* Windows over an image: its size, their size, the distance between their taps, their distance, their number, and the
  * padding before the image. */
@@ -91,7 +91,7 @@ static inline Py_ssize_t whole_line(Py_ssize_t channels) {
 
 /* The loops that are used. */
 #define EACH_LOOP(DO)                                                                                                 \
-    DO(erfs) DO(gelu) DO(sigmoids) DO(relu_grads) DO(relu6_grads) DO(choose_words) DO(choose_longs) DO(finish) DO(centred_sums) DO(normalise) DO(depthwise) DO(convolve)\
+    DO(erfs) DO(gelu) DO(sigmoids) DO(relu_grads) DO(relu6_grads) DO(choose_words) DO(choose_longs) DO(finish) DO(centred_sums) DO(normalise) DO(depthwise) DO(depthwise_gradient) DO(convolve)\
     DO(filter_gradient) DO(add_windows) DO(winograd) DO(winograd_gradient) DO(max_pool) DO(max_pool_grad) DO(cross_entropy)                        \
     DO(sparse_cross_entropy) DO(add_rows) DO(gradient_descent) DO(momentum) DO(adam) DO(rms_prop) DO(adagrad)\
     DO(lstm) DO(gru) DO(philox)
@@ -347,6 +347,24 @@ static PyObject *py_depthwise(PyObject *module, PyObject *args) {
         REFUSE;
     }
     COMPUTE(depthwise(image, by, to, &w, channels, row, rows));
+}
+
+static PyObject *py_depthwise_gradient(PyObject *module, PyObject *args) {
+    PyObject *x, *grad, *out, *tuple;
+    Py_ssize_t channels, row, rows;
+    struct windows w;
+    struct arrays given = {.count = 0};
+    if (!PyArg_ParseTuple(args, "OOOOnnn", &x, &grad, &out, &tuple, &channels, &row, &rows) ||
+        !windows_of(tuple, &w, row, rows)) {
+        return NULL;
+    }
+    const float *image = FLOATS(x, times(times(w.height, w.width), channels));
+    const float *by = image == NULL ? NULL : FLOATS(grad, times(times(rows, w.columns), channels));
+    float *to = by == NULL ? NULL : OUTPUT(out, times(times(w.high, w.wide), channels));
+    if (to == NULL) {
+        REFUSE;
+    }
+    COMPUTE(depthwise_gradient(image, by, to, &w, channels, row, rows));
 }
 
 /* convolve and filter_gradient: the second or the third array is written. */
@@ -738,6 +756,8 @@ static PyMethodDef functions[] = {
     FUNCTION(normalise, METH_VARARGS,
              "normalise(x, grad or None, [mean, factor, offset, scale], out, rows, channels): out may be x or grad"),
     FUNCTION(depthwise, METH_VARARGS, "depthwise(x, weights, out, windows, channels, row, rows): one image"),
+    FUNCTION(depthwise_gradient, METH_VARARGS,
+             "depthwise_gradient(x, grad, out, windows, channels, row, rows): adds to out, one image"),
     FUNCTION(convolve, METH_VARARGS,
              "convolve(x, weights, out, scratch, windows, channels, filters, row, rows): one image"),
     FUNCTION(filter_gradient, METH_VARARGS,

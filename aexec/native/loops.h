@@ -291,6 +291,44 @@ static TARGET void NAME(depthwise)(const float *restrict x, const float *restric
     }
 }
 
+/* Adds to out [high, wide, channels] the gradient of the weights of `depthwise` from the gradient grad [rows, columns,
+ * channels] of output rows [row, row + rows).  A row's products are summed before they are added to the others'. */
+static TARGET void NAME(depthwise_gradient)(const float *restrict x, const float *restrict grad, float *restrict out,
+                                            const struct windows *w, Py_ssize_t channels, Py_ssize_t row,
+                                            Py_ssize_t rows) {
+    const Py_ssize_t step = w->stride_x * channels;
+    for (Py_ssize_t r = 0; r < rows; r++, grad += w->columns * channels) {
+        const Py_ssize_t top = (row + r) * w->stride_y - w->before_y;
+        Py_ssize_t i0, i1;
+        NAME(inside)(top, w->step_y, w->high, w->height, &i0, &i1);
+        for (Py_ssize_t tap = i0 * w->wide; tap < i1 * w->wide; tap++) {
+            const Py_ssize_t left = tap % w->wide * w->step_x - w->before_x;
+            Py_ssize_t q0, q1, c = 0;
+            NAME(inside)(left, w->stride_x, w->columns, w->width, &q0, &q1);
+            if (q0 >= q1) {
+                continue;
+            }
+            const Py_ssize_t y = top + tap / w->wide * w->step_y;
+            const float *from = x + (y * w->width + left + q0 * w->stride_x) * channels, *slopes = grad + q0 * channels;
+            float *to = out + tap * channels;
+            for (; c + LANES <= channels; c += LANES) {
+                vector sum = {0};
+                for (Py_ssize_t q = 0; q < q1 - q0; q++) {
+                    sum += LOAD(from + q * step + c) * LOAD(slopes + q * channels + c);
+                }
+                STORE(to + c) = LOAD(to + c) + sum;
+            }
+            for (; c < channels; c++) {
+                float sum = 0;
+                for (Py_ssize_t q = 0; q < q1 - q0; q++) {
+                    sum += from[q * step + c] * slopes[q * channels + c];
+                }
+                to[c] += sum;
+            }
+        }
+    }
+}
+
 /* ---------------------------------------------------------------- convolution */
 
 /* A convolution is the product of a matrix of windows [pixels, taps] with the weights [taps, filters].  The windows are

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.special import expit
 
@@ -271,6 +271,27 @@ def test_choice_refuses_sizes_that_are_wrong(bad: tuple[int, ...]) -> None:
         native.loops.choose(mask, one, other, out, *bad)  # type: ignore[union-attr]
 
 
+@needs_loops
+@given(SEEDS, st.tuples(SIZES, SIZES), st.tuples(st.integers(1, 4), st.integers(1, 4)), st.integers(1, 40), PADDINGS,
+       st.integers(1, 3), st.integers(1, 2))  # fmt: skip
+def test_gradients_of_depthwise_convolution_are_those_of_numpy(
+    seed: int, image: tuple[int, int], window: tuple[int, int], depth: int, padding: str, stride: int, dilation: int
+) -> None:
+    x, weights = random(seed, 3, *image, depth), random(seed + 1, *window, depth, 1)
+    attrs: dict[str, Any] = {
+        "strides": [1, stride, stride, 1],
+        "padding": padding,
+        "dilations": [1, dilation, dilation, 1],
+    }
+    if padding == "VALID":
+        assume(all(n > (k - 1) * dilation for n, k in zip(image, window, strict=True)))
+    assume(stride == 1 or dilation == 1)
+    grad = random(seed + 2, *run_op("DepthwiseConv2dNative", [x, weights], **attrs).shape)
+    sizes = [np.array(array.shape, np.int32) for array in (x, weights)]
+    assert_both_agree("DepthwiseConv2dNativeBackpropFilter", [x, sizes[1], grad], **attrs)
+    assert_both_agree("DepthwiseConv2dNativeBackpropInput", [sizes[0], weights, grad], **attrs)
+
+
 # One call of each loop, with the sizes that it needs: windows over 4 x 5 pixels of 3 channels, 2 x 2 taps, stride 1.
 WINDOWS = (4, 5, 2, 2, 1, 1, 1, 1, 4, 0, 0)
 SCRATCH = ("f", getattr(native.loops, "WINDOW_SCRATCH", 0))
@@ -287,6 +308,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "centred_sums": (("f", 6), ("f", 6), ("f", 3), ("d", 6), 2, 3),
     "normalise": (("f", 6), ("f", 6), ("f", 12), ("f", 6), 2, 3),
     "depthwise": (("f", 60), ("f", 12), ("f", 36), WINDOWS, 3, 0, 3),
+    "depthwise_gradient": (("f", 60), ("f", 36), ("f", 12), WINDOWS, 3, 0, 3),
     "convolve": (("f", 60), ("f", 60), ("f", 60), SCRATCH, WINDOWS, 3, 5, 0, 3),
     "filter_gradient": (("f", 60), ("f", 60), ("f", 60), SCRATCH, WINDOWS, 3, 5, 0, 3),
     "add_windows": (("f", 144), ("f", 60), WINDOWS, 3, 0, 3),

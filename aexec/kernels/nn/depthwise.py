@@ -24,8 +24,9 @@ from aexec.framework.waiting.loop_budget import giving_way
 from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.scratch import scratch
+from aexec.kernels.nn.convolution_geometry import FILTER_SUMS
 
-__all__ = ["POSITION_NS", "blocks", "forward", "positions", "shifted"]
+__all__ = ["POSITION_NS", "backprop_filter", "blocks", "forward", "positions", "shifted"]
 
 # Overhead per position of a window, in nanoseconds: calls of some NumPy functions.
 POSITION_NS = 10_000.0
@@ -93,6 +94,34 @@ def _in_c(
         apply_in_blocks(out[images, part], epilogue, (images.start * rows + part.start) * cols)
 
     in_pieces(len(cuts), piece)
+
+
+def backprop_filter(x: Any, grad: Any, size: tuple[int, ...], spec: Sequence[windowing.Window]) -> Any:
+    """Gradient [h, w, c, 1] of weights of this size, from `x` [n, h, w, c] and the gradient of an output that is not
+    empty; None if there is no loop in C for it.
+    """
+    loops, depth = native.loops, size[2]
+    if loops is None or size[3] != 1 or not native.are_single(x, grad):
+        return None
+    windows, taps = windowing.for_loops(tuple(spec), x.shape), spec[0].size * spec[1].size
+    if windows is None or spec[1].count * depth * taps > _AT_ONCE:
+        return None
+    cuts = blocks(len(x), spec, depth * grad.itemsize, min(_BLOCK_BYTES, _AT_ONCE // taps * grad.itemsize))
+    # Separate sums, which are added in order.
+    count = min(FILTER_SUMS, len(cuts))
+    bounds = [len(cuts) * i // count for i in range(count + 1)]
+    sums = np.zeros((count, *size), x.dtype)
+    announce_scratch(sums.nbytes)
+
+    def piece(i: int) -> None:
+        for images, part in cuts[bounds[i] : bounds[i + 1]]:
+            for n in range(images.start, images.stop):
+                check_wanted()
+                rows = part.stop - part.start
+                loops.depthwise_gradient(x[n], grad[n, part], sums[i], windows, depth, part.start, rows)
+
+    in_pieces(count, piece)
+    return sums.sum(axis=0)
 
 
 @lru_cache(256)
