@@ -36,7 +36,7 @@ REASONS = {
     "gradients of convolutions and of others, as functions": """conv conv2d_backprop_* ragged_fill_empty_rows*
     nn.with_space_to_batch""",
     "ragged tensors that are joined or crossed": "ragged.*",
-    "matrices with three diagonals": "linalg.*tridiagonal*",
+    "eigenvalues of matrices with three diagonals: tf.linalg.eigh has those of any": "linalg.eigh_tridiagonal",
     "whether samples have a gradient, which tf.gradients says": "distributions.*",
     "parsing of ragged and sparse features at once": "*SparseFeature io.*",
     "boxes of a network's own": "image.generate_bounding_box_proposals",

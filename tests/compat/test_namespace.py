@@ -33,6 +33,8 @@ OTHERWISE = {
     "data.Iterator",
     "distributions.Distribution",
     "dtypes.DType",
+    "flags.Flag",
+    "flags.FlagHolder",
     "train.SessionRunContext",
 }
 

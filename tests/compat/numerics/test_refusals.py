@@ -46,6 +46,13 @@ UNKNOWN = [None, None, None, None]
         (lambda: tf.nn.compute_average_loss([1.0], global_batch_size=[1]), ValueError, "must be scalar"),
         (lambda: tf.nn.compute_average_loss([1.0], global_batch_size=1.0), TypeError, "must be an integer"),
         (lambda: tf.ConditionalAccumulator(tf.float32, [2]).apply_grad([1.0]), ValueError, "are incompatible"),
+        (lambda: tf.linalg.tridiagonal_solve([[[1.0]]], [1.0]), ValueError, "rank of rhs to be 3 or 1 less, got 1"),
+        (lambda: tf.linalg.tridiagonal_solve([], [], "other"), ValueError, "Unrecognized diagonals_format: other"),
+        (
+            lambda: tf.linalg.tridiagonal_solve([], [], partial_pivoting=False, perturb_singular=True),
+            ValueError,
+            "must be True if perturb_singular",
+        ),
         (lambda: tf.sparse.bincount([1], axis=1), ValueError, "must be 0 or -1"),
         (lambda: tf.sparse.bincount([1], [1.0], binary_output=True), ValueError, "mutually exclusive"),
         (lambda: tf.sparse.bincount([1], tf.sparse.from_dense([1])), ValueError, "weights must be sparse if"),

@@ -17,6 +17,8 @@ __all__ = ["CASES"]
 _rng = np.random.RandomState(7)
 SIGNAL = _rng.randn(2, 37).astype(np.float32)
 LOGITS = _rng.randn(6, 2, 5).astype(np.float32)
+DIAGONALS = np.array([[1.0, -0.5, 2.0, 0.0], [4.0, 3.0, 5.0, 6.0], [0.0, 1.0, 2.0, -1.0]], np.float32)
+WHOLE = np.array([[[3, 1, 0], [1, 4, 2], [0, 1, 5]], [[2, -1, 0], [0.5, 3, 1], [0, 1, 4]]], np.float32)
 POINTS = np.array([[-2.0], [0.3], [1.5]], np.float32)
 
 
@@ -65,6 +67,12 @@ def scattered(tf: Any, indices: Any, updates: Any, start: Any) -> Any:
         sess.run(value.initializer)
         sess.run(tf.batch_scatter_update(value, indices, updates))
         return tf.constant(sess.run(value))
+
+
+def solved(tf: Any, diagonals: Any, rhs: Any, *form: str, **settings: Any) -> Any:
+    """The solution of equations with three diagonals."""
+    given = [tf.constant(part) for part in diagonals] if isinstance(diagonals, list) else tf.constant(diagonals)
+    return tf.linalg.tridiagonal_solve(given, tf.constant(rhs), *form, **settings)
 
 
 def passed_through(tf: Any) -> list[Any]:
@@ -156,5 +164,11 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "ctc_loss_v2 with another blank": lambda tf: ctc(tf, -2, [[0, 2, 1], [4, 2, 0]]),
     "ctc_loss_v2 of sparse labels": ctc_of_sparse,
     "ctc_beam_search_decoder_v2": paths,
+    "tridiagonal_solve": lambda tf: [
+        solved(tf, DIAGONALS, SIGNAL[0, :4]),
+        solved(tf, list(DIAGONALS), SIGNAL[:, :4], "sequence", transpose_rhs=True),
+        solved(tf, [DIAGONALS[0, :3], DIAGONALS[1], DIAGONALS[2, 1:]], SIGNAL[:, :4].T, "sequence"),
+        solved(tf, WHOLE, SIGNAL[:, :3], "matrix", partial_pivoting=False),
+    ],
     "random_index_shuffle": lambda tf: tf.random_index_shuffle([0, 1, 2, 3, 4], [1, 2, 3], 4),
 }

@@ -95,7 +95,7 @@ __getattr__, __dir__ = namespace(
         **{
             name: f"numerics.matrices:{name}"
             for name in """cholesky_solve lu_matrix_inverse lu_reconstruct lu_solve matrix_rank matvec normalize pinv
-            slogdet tridiagonal_matmul""".split()
+            slogdet tridiagonal_matmul tridiagonal_solve""".split()
         },
         **{
             f"LinearOperator{kind}": f"numerics.linear_operators:LinearOperator{kind}"

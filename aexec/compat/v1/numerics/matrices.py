@@ -12,7 +12,7 @@ import numpy as np
 from aexec import ops
 from aexec.client.building import name_scope
 from aexec.compat.v1.functions.array_ops import rank_of
-from aexec.compat.v1.functions.linalg import adjoint, svd
+from aexec.compat.v1.functions.linalg import adjoint, matrix_transpose, svd
 from aexec.compat.v1.functions.math_ops import matmul, norm, reduce_max, reduce_sum
 from aexec.framework import dtypes, errors
 from aexec.graph.nodes.node import Tensor
@@ -30,6 +30,7 @@ __all__ = [
     "pinv",
     "slogdet",
     "tridiagonal_matmul",
+    "tridiagonal_solve",
 ]
 
 
@@ -193,3 +194,67 @@ def tridiagonal_matmul(diagonals: Any, rhs: Any, diagonals_format: str = "compac
             raise errors.UnsupportedError(f"tridiagonal_matmul: diagonals_format={diagonals_format!r}")
         above, middle, below = (ops.expand_dims(part, -2) for part in (upper, main, lower))
         return ops.tridiagonal_mat_mul(above, middle, below, rhs)
+
+
+def tridiagonal_solve(
+    diagonals: Any,
+    rhs: Any,
+    diagonals_format: str = "compact",
+    transpose_rhs: bool = False,
+    conjugate_rhs: bool = False,
+    name: str | None = None,
+    partial_pivoting: bool = True,
+    perturb_singular: bool = False,
+) -> Tensor:
+    """`tf.linalg.tridiagonal_solve`: the solution of equations whose matrix has three diagonals.
+
+    Args:
+        diagonals: [..., 3, size], from the upper to the lower one; a list of them, of which the outer ones may be
+            shorter by one (`"sequence"`); or matrices (`"matrix"`).
+        rhs: [..., size], or [..., size, columns]; [..., columns, size] with `transpose_rhs`.
+
+    Raises:
+        InvalidArgumentError: ranks are not known, or are those of no such equations; or an unknown format.
+    """
+    if perturb_singular and not partial_pivoting:
+        raise errors.InvalidValueError("partial_pivoting must be True if perturb_singular is.")
+    with name_scope(name or "tridiagonal_solve"):
+        three, right = _three_diagonals(diagonals, diagonals_format), convert_to_tensor(rhs)
+        rank, columns = three.static_shape.rank, right.static_shape.rank
+        if rank is None or columns is None or rank < 2 or columns not in (rank, rank - 1):
+            raise errors.InvalidValueError(f"Expected the rank of rhs to be {rank} or 1 less, got {columns}")
+        is_vector = columns == rank - 1
+        if conjugate_rhs and right.dtype.base.is_complex:
+            right = ops.conj(right)
+        if is_vector:
+            right = ops.expand_dims(right, -1)
+        elif transpose_rhs:
+            right = matrix_transpose(right)
+        found = ops.tridiagonal_solve(
+            three, right, partial_pivoting=partial_pivoting, perturb_singular=perturb_singular
+        )
+        return ops.squeeze(found, squeeze_dims=[-1]) if is_vector else found
+
+
+def _three_diagonals(diagonals: Any, form: str) -> Tensor:
+    """Diagonals [..., 3, size] from one of the forms that `tridiagonal_solve` takes."""
+    if form == "compact":
+        return convert_to_tensor(diagonals)
+    if form == "matrix":
+        value = convert_to_tensor(diagonals)
+        zero = convert_to_tensor(0, value.dtype.base)
+        return ops.matrix_diag_part_v3(value, convert_to_tensor([-1, 1], dtypes.int32), zero, align="LEFT_RIGHT")
+    if form != "sequence":
+        raise errors.InvalidValueError(f"Unrecognized diagonals_format: {form}")
+    upper, main, lower = (convert_to_tensor(part) for part in diagonals)
+    return ops.pack([_as_long(upper, main, [0, 1]), main, _as_long(lower, main, [1, 0])], axis=-2)
+
+
+def _as_long(diagonal: Tensor, main: Tensor, zeros: list[int]) -> Tensor:
+    """An outer diagonal with a zero where the matrix has no element, unless it is there."""
+    sizes, wanted = diagonal.static_shape.dims, main.static_shape.dims
+    if not sizes or not wanted or sizes[-1] is None or wanted[-1] is None:
+        raise errors.InvalidValueError("the lengths of diagonals must be known")
+    if sizes[-1] == wanted[-1]:
+        return diagonal
+    return ops.pad(diagonal, [[0, 0]] * (len(sizes) - 1) + [zeros])
