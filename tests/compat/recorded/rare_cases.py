@@ -75,6 +75,14 @@ def solved(tf: Any, diagonals: Any, rhs: Any, *form: str, **settings: Any) -> An
     return tf.linalg.tridiagonal_solve(given, tf.constant(rhs), *form, **settings)
 
 
+def gradients_of_diagonals(tf: Any) -> list[Any]:
+    """Of matrices and of the diagonals that replace others."""
+    whole, part = tf.constant(WHOLE), tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    made = tf.matrix_set_diag(whole, part, k=-1) * 2.0 + tf.matrix_diag(part, k=1)
+    total = tf.reduce_sum(made * made) + tf.reduce_sum(tf.matrix_diag_part(whole, k=(0, 1)) ** 2)
+    return list(tf.gradients(total, [whole, part]))
+
+
 def passed_through(tf: Any) -> list[Any]:
     """A rounded value, and its gradient, which is not that of rounding."""
     x = tf.constant([0.2, 1.7])
@@ -170,5 +178,15 @@ CASES: dict[str, Callable[[Any], Any]] = {
         solved(tf, [DIAGONALS[0, :3], DIAGONALS[1], DIAGONALS[2, 1:]], SIGNAL[:, :4].T, "sequence"),
         solved(tf, WHOLE, SIGNAL[:, :3], "matrix", partial_pivoting=False),
     ],
+    "several diagonals": lambda tf: [
+        tf.matrix_diag([[1, 2, 3], [4, 5, 6]], k=1),
+        tf.matrix_diag([[8, 9, 0], [1, 2, 3], [0, 4, 5]], k=(-1, 1), num_rows=3, num_cols=4, padding_value=7),
+        tf.linalg.diag_part(WHOLE, k=(-1, 1), padding_value=9.0),
+        tf.matrix_diag_part(WHOLE, k=-1),
+        tf.matrix_set_diag(WHOLE, [[1.0, 2.0], [3.0, 4.0]], k=1),
+        tf.linalg.set_diag(WHOLE, tf.ones([2, 2, 3]), k=(-1, 0), align="LEFT_RIGHT"),
+        tf.matrix_diag_part([[[1, 2, 3], [4, 5, 6]]]),
+    ],
+    "gradients of diagonals": gradients_of_diagonals,
     "random_index_shuffle": lambda tf: tf.random_index_shuffle([0, 1, 2, 3, 4], [1, 2, 3], 4),
 }

@@ -13,6 +13,7 @@ from aexec import ops
 from aexec.client.building import name_scope
 from aexec.compat.v1.functions.array_ops import rank_of
 from aexec.compat.v1.namespace import namespace, renamed
+from aexec.framework import dtypes
 from aexec.graph.nodes.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
@@ -34,9 +35,50 @@ __all__ = [
 
 _DIAGONALS = "k! num_rows!-1 num_cols!-1 padding_value! align!RIGHT_LEFT"
 
-matrix_diag = renamed(ops.matrix_diag, f"diagonal name {_DIAGONALS}", "matrix_diag")
-matrix_diag_part = renamed(ops.matrix_diag_part, "input name k! padding_value! align!RIGHT_LEFT", "matrix_diag_part")
-matrix_set_diag = renamed(ops.matrix_set_diag, "input diagonal name k! align!RIGHT_LEFT", "matrix_set_diag")
+
+def matrix_diag(
+    diagonal: Any,
+    name: str = "diag",
+    k: Any = 0,
+    num_rows: int = -1,
+    num_cols: int = -1,
+    padding_value: Any = 0,
+    align: str = "RIGHT_LEFT",
+) -> Tensor:
+    """`tf.matrix_diag`: matrices with these diagonals.
+
+    Args:
+        diagonal: [..., size], or [..., diagonals, size] for several.
+        k: which diagonal, 0 for the main one and positive ones above it; or the lowest and the highest of several.
+        num_rows, num_cols: by default as few as there must be.
+        padding_value: of the other elements.
+        align: at which ends shorter ones of several diagonals have unused elements.
+    """
+    value = convert_to_tensor(diagonal)
+    padding = convert_to_tensor(padding_value, value.dtype.base)
+    return ops.matrix_diag_v3(value, _ints(k), _ints(num_rows), _ints(num_cols), padding, align=align, name=name)
+
+
+def matrix_diag_part(
+    input: Any, name: str = "diag_part", k: Any = 0, padding_value: Any = 0, align: str = "RIGHT_LEFT"
+) -> Tensor:
+    """`tf.matrix_diag_part`: diagonals of matrices, as `matrix_diag` takes them."""
+    value = convert_to_tensor(input)
+    padding = convert_to_tensor(padding_value, value.dtype.base)
+    return ops.matrix_diag_part_v3(value, _ints(k), padding, align=align, name=name)
+
+
+def matrix_set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0, align: str = "RIGHT_LEFT") -> Tensor:
+    """`tf.matrix_set_diag`: matrices with other diagonals, which are given as `matrix_diag` takes them."""
+    value = convert_to_tensor(input)
+    given = convert_to_tensor(diagonal, value.dtype.base)
+    return ops.matrix_set_diag_v3(value, given, _ints(k), align=align, name=name)
+
+
+def _ints(value: Any) -> Tensor:
+    return convert_to_tensor(value, dtypes.int32)
+
+
 matrix_solve = renamed(ops.matrix_solve, "matrix rhs adjoint name", "matrix_solve")
 matrix_triangular_solve = renamed(
     ops.matrix_triangular_solve, "matrix rhs lower adjoint name", "matrix_triangular_solve"
