@@ -60,10 +60,10 @@ def full(tf: Any) -> Any:
 
 def noise(tf: Any) -> Any:
     """The spread of what is added at two steps, roughly."""
-    rates = [tf.train.noisy_linear_cosine_decay(1.0, step, 10, 4.0, 0.5, num_periods=0.0, beta=0.0) for step in (0, 3)]
+    rates = [tf.train.noisy_linear_cosine_decay(1.0, step, 10, 4.0, 1.0, num_periods=0.0, beta=0.0) for step in (0, 3)]
     with tf.Session() as sess:
         found = np.array([sess.run(rates) for _ in range(400)])
-    return tf.constant(np.round(found.std(0) * 0.8).astype(np.int32))
+    return tf.constant(np.round(found.std(0)).astype(np.int32))
 
 
 def accumulated(tf: Any) -> Any:
