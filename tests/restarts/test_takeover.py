@@ -221,9 +221,24 @@ class Added:
 
 
 @contextlib.asynccontextmanager
-async def adding_clients(port: int, session: str) -> AsyncIterator[Added]:
-    """So many clients that add without a pause, half of them over a new connection each time."""
+async def adding_clients(port: int, session: str, *, idle_may_close: bool = False) -> AsyncIterator[Added]:
+    """So many clients that add without a pause, half of them over a new connection each time.
+
+    Args:
+        idle_may_close: True if the server may close an idle connection in the moment in which a client sends on it; the
+            client sends its request again then, with the same key.
+    """
     added, over = Added(), asyncio.Event()
+
+    async def add_somehow(client: aiohttp.ClientSession, number: int, key: str) -> None:
+        while True:
+            try:
+                await add_once(client, number, key)
+            except aiohttp.ServerDisconnectedError:
+                if not idle_may_close or client.connector.force_close:
+                    raise
+            else:
+                return
 
     async def add_once(client: aiohttp.ClientSession, number: int, key: str) -> None:
         body = {"feeds": {"x": [float(i == number) for i in range(CLIENTS)]}, "targets": ["add"]}
@@ -252,7 +267,7 @@ async def adding_clients(port: int, session: str) -> AsyncIterator[Added]:
             while not over.is_set():
                 count += 1
                 try:
-                    await add_once(client, number, f"{number}-{count}")
+                    await add_somehow(client, number, f"{number}-{count}")
                 except (aiohttp.ClientError, TimeoutError) as error:
                     added.else_.append(repr(error))
 
@@ -283,7 +298,7 @@ async def test_store_goes_to_the_process_that_reuses_the_port(
     handle = await asyncio.to_thread(old.create, _sums(), durable=True)
     zeros = {"feeds": {"x": [0.0] * CLIENTS}, "targets": ["set"]}
     assert (await asyncio.to_thread(old.run, handle, **zeros)).status == 200
-    async with adding_clients(old.port, handle) as added:
+    async with adding_clients(old.port, handle, idle_may_close=unready == "0s") as added:
         await added.more()
         new = await asyncio.to_thread(ServerProcess, folders[1], port=old.port, **options)
         await asyncio.to_thread(new.until, lambda: "wait until the server that has the store" in new.log)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 
 from aiohttp import web
 
@@ -77,7 +77,12 @@ class BodyBudget:
         if self._given_back >= _RETURN_EVERY:
             self._given_back = 0
             loop = asyncio.get_running_loop()
-            loop.call_later(_RETURN_AFTER, loop.run_in_executor, None, return_freed_memory)
+            loop.call_later(_RETURN_AFTER, _return_memory, loop)
+
+
+def _return_memory(loop: asyncio.AbstractEventLoop) -> None:
+    with suppress(RuntimeError):  # the loop ends, and its threads have ended
+        loop.run_in_executor(None, return_freed_memory)
 
 
 class _Held:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
+from typing import Any
 
 import pytest
 from aexec_server import ServerConfig
+from aexec_server.clients.callers import ANYONE
+from aexec_server.http import body_budget
+from aexec_server.http.body_budget import BodyBudget
 
 from aexec import errors
 from tests.server.conftest import Api, Start, gate_graph, small_graph
@@ -75,3 +80,21 @@ async def test_bodies_of_other_requests_count_too(api: Api) -> None:
 def test_budget_is_enough_for_one_body() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="max_buffered_bytes"):
         ServerConfig(max_body_bytes=100, max_buffered_bytes=99)
+
+
+def test_memory_is_not_returned_when_the_loop_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_budget, "_RETURN_AFTER", 0.0)
+    failed: list[dict[str, Any]] = []
+
+    async def end() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: failed.append(context))
+        await loop.shutdown_default_executor()
+        with BodyBudget(ServerConfig()).holding(ANYONE, body_budget._RETURN_EVERY):
+            pass
+        after = asyncio.Event()
+        loop.call_later(0.0, after.set)
+        await after.wait()
+
+    asyncio.run(end())
+    assert not failed
