@@ -163,6 +163,12 @@ def _bound(item: Any, dtype: DType, name: str) -> Tensor:
     return convert_to_tensor(item, dtype, name)
 
 
+def _array(self: Tensor, *dtype: Any, **settings: Any) -> Any:
+    raise errors.InvalidValueError(
+        f"{self!r} has no value while the graph is built, so NumPy cannot read it; run it, or call the op of that name"
+    )
+
+
 def _iter(self: TensorOperators) -> Any:
     raise TypeError(f"{self!r} cannot be iterated over while the graph is built; use aexec.ops.unpack")
 
@@ -185,6 +191,7 @@ def _install() -> None:
     }
     for name, function in others.items():
         setattr(TensorOperators, name, function)
+    setattr(Tensor, "__array__", _array)  # noqa: B010  else NumPy makes an array of objects
 
 
 _ONLY_INPUT = {"Neg": "x", "LogicalNot": "x"}

@@ -71,6 +71,15 @@ def test_dropout_keeps_as_many_as_it_says() -> None:
     assert set(np.unique(kept)) == {0.0, 4.0} and 200 < np.count_nonzero(kept) < 300
 
 
+def test_numpy_cannot_read_a_tensor() -> None:
+    x = tf.constant([1.0, 2.0])
+    for read in (np.array, np.mean, np.exp, lambda x: np.dot(np.ones(2), x), lambda x: np.stack([x, x])):
+        with pytest.raises(ValueError, match="no value while the graph is built"):
+            read(x)
+    with tf.Session() as sess:
+        assert sess.run(np.float32([3, 4]) * x + np.float32(1)).tolist() == [4, 9]
+
+
 def test_mask_as_an_index() -> None:
     x = tf.constant([[1, 2], [3, 4], [5, 6]])
     rows = tf.placeholder(tf.bool, [None])
