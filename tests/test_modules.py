@@ -287,6 +287,17 @@ def test_names_used_by_other_modules_are_listed(
     assert not missing, "used by other modules, but not in __all__: " + ", ".join(sorted(missing))
 
 
+def test_names_of_packages_are_not_names_of_their_modules(parsed: dict[str, Module]) -> None:
+    """The import of such a module, by whomever, would put it in the place of what the package lists."""
+    assert not {
+        f"{module.name}.{listed}"
+        for module in parsed.values()
+        for listed in module.listed or ()
+        if f"{module.name}.{listed}" in parsed
+        and module.imported.get(listed, f"{module.name}.{listed}") != f"{module.name}.{listed}"
+    }
+
+
 def test_listed_names_exist_and_are_used(
     parsed: dict[str, Module], used_by_programs: set[tuple[str, str]], used_by_readers: set[tuple[str, str]]
 ) -> None:

@@ -2,7 +2,7 @@
 
 `loader.py` reads them, `complete_model.py` checks that all files of one are there, `model_session.py` makes a session
 that begins with their variables, `meta_graph_model.py` reads a MetaGraph with its checkpoint, `writer.py` writes
-SavedModels, and `freeze.py` makes a graph whose variables are constants.  All are imported when they are first used:
+SavedModels, and `freezing.py` makes a graph whose variables are constants.  All are imported when they are first used:
 a program that runs plain graphs needs none, and one that runs models needs no modules that build and train graphs.
 """
 
@@ -15,7 +15,7 @@ from aexec.saved_model.model_files import FILE_NAMES, is_saved_model
 
 if TYPE_CHECKING:
     from aexec.saved_model.complete_model import has_values_to_restore
-    from aexec.saved_model.freeze import freeze
+    from aexec.saved_model.freezing import freeze
     from aexec.saved_model.loader import SavedModel, load_saved_model, load_saved_model_async, saved_model_tags
     from aexec.saved_model.meta_graph_model import MetaGraphModel
     from aexec.saved_model.model_session import ModelSession
@@ -38,7 +38,7 @@ __all__ = [
 if not TYPE_CHECKING:
     _MODULES = {
         "complete_model": ("has_values_to_restore",),
-        "freeze": ("freeze",),
+        "freezing": ("freeze",),
         "loader": ("SavedModel", "load_saved_model", "load_saved_model_async", "saved_model_tags"),
         "meta_graph_model": ("MetaGraphModel",),
         "model_session": ("ModelSession",),

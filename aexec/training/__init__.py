@@ -35,7 +35,6 @@ from aexec.training.checkpoint_state import (
     update_checkpoint_state,
 )
 from aexec.training.device_setter import GreedyLoadBalancingStrategy, byte_size_load_fn, replica_device_setter
-from aexec.training.global_step import create_global_step, get_global_step, get_or_create_global_step, global_step
 from aexec.training.hooks import (
     CheckpointSaverHook,
     EarlyStoppingHook,
@@ -50,6 +49,7 @@ from aexec.training.hooks import (
 from aexec.training.moving_averages import ExponentialMovingAverage
 from aexec.training.saver import Saver
 from aexec.training.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from aexec.training.step_counter import create_global_step, get_global_step, get_or_create_global_step, global_step
 from aexec.training.sync_replicas import SyncReplicasHook, SyncReplicasOptimizer
 from aexec.training.training_session import TrainingSession
 

@@ -35,10 +35,10 @@ from aexec.queues.coordinator import Coordinator
 from aexec.queues.queue_runner import start_queue_runners
 from aexec.runtime.session.session import Session
 from aexec.training.checkpoint_state import latest_checkpoint
-from aexec.training.global_step import get_global_step, global_step
 from aexec.training.hooks import CheckpointSaverHook
 from aexec.training.saver import Saver
 from aexec.training.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from aexec.training.step_counter import get_global_step, global_step
 from aexec.variables.initialization import (
     global_variables,
     global_variables_initializer,

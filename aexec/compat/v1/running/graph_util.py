@@ -1,6 +1,6 @@
 """`tf.graph_util`: graphs without variables, parts of graphs, and files of graphs.
 
-Next to read: `aexec/saved_model/freeze.py`.
+Next to read: `aexec/saved_model/freezing.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aexec.compat.v1.running.session import Session, in_session
 from aexec.framework import errors
 from aexec.graph.graph import Graph
 from aexec.graph.nodes.colocation import ATTR, group_names
-from aexec.saved_model.freeze import freeze
+from aexec.saved_model.freezing import freeze
 
 __all__ = [
     "convert_variables_to_constants",
