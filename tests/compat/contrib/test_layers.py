@@ -47,6 +47,25 @@ def test_fully_connected_is_relu_of_weights_and_biases() -> None:
     np.testing.assert_allclose(value(loss), 0.05 * (weights**2).sum(), rtol=1e-6)
 
 
+@pytest.mark.parametrize(("data_format", "channels"), [("NHWC", 3), ("NCHW", 2)])
+def test_bias_add_makes_a_variable_of_the_channels(data_format: str, channels: int) -> None:
+    x = np.arange(24, dtype=np.float32).reshape(2, 2, 2, 3) - 12
+    biases = np.arange(channels, dtype=np.float32)
+    y = layers.bias_add(
+        tf.constant(x), tf.nn.relu, tf.constant_initializer(biases), data_format=data_format, outputs_collections="ends"
+    )
+    wanted = x + (biases if data_format == "NHWC" else biases[:, None, None])
+    np.testing.assert_array_equal(value(y), np.maximum(wanted, 0))
+    assert names() == names("model_variables") == ["BiasAdd/biases:0"]
+    assert tf.get_collection("ends") == [y]
+
+
+@pytest.mark.parametrize(("shape", "data_format"), [([2, None], "NHWC"), ([2, 3], "NCHW")])
+def test_bias_add_of_unknown_channels_is_refused(shape: list[int | None], data_format: str) -> None:
+    with pytest.raises(ValueError, match=r"undefined last dimension|only supports 4D"):
+        layers.bias_add(tf.placeholder(tf.float32, shape), data_format=data_format)
+
+
 def test_second_layer_has_a_scope_of_its_own_and_shares_by_reuse() -> None:
     x = tf.constant(X)
     layers.linear(x, 2)

@@ -23,6 +23,7 @@ from aexec.variables.variable_scope import get_variable, variable_scope
 
 __all__ = [
     "avg_pool2d",
+    "bias_add",
     "conv2d",
     "conv2d_transpose",
     "convolution",
@@ -254,6 +255,40 @@ def _depthwise(x: Tensor, sizes: tuple[Any, ...], multiplier: int, padding: str,
 
 
 @add_arg_scope
+def bias_add(
+    inputs: Any,
+    activation_fn: Any = None,
+    initializer: Any = _ZEROS,
+    regularizer: Any = None,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    data_format: str = "NHWC",
+    scope: Any = None,
+) -> Tensor:
+    """Adds a variable `biases` to each channel.
+
+    Raises:
+        ValueError: the number of channels is unknown, or the data format is NCHW and the inputs have not four axes.
+    """
+    with contrib_scope(scope, "BiasAdd", reuse, variables_collections) as opened:
+        x = convert_to_tensor(inputs)
+        if data_format == "NCHW" and x.static_shape.rank != 4:
+            raise errors.InvalidValueError("Data format NCHW only supports 4D Tensor")
+        biases: Any = get_variable(
+            "biases",
+            [known_size(x, 1 if data_format == "NCHW" else -1)],
+            x.dtype.base,
+            initializer,
+            regularizer=regularizer,
+            trainable=trainable,
+        )
+        outputs = ops.bias_add(x, biases, data_format=data_format)
+        return finished(outputs if activation_fn is None else activation_fn(outputs), opened.name, outputs_collections)
+
+
+@add_arg_scope
 def separable_conv2d(
     inputs: Any,
     num_outputs: int | None,
@@ -448,7 +483,6 @@ __getattr__, __dir__ = namespace(
         "convolution2d_transpose": "contrib.layers:conv2d_transpose",
         "separable_convolution2d": "contrib.layers:separable_conv2d",
         "relu": "contrib.layers:fully_connected",
-        "bias_add": "aexec.nn:bias_add",
         "safe_embedding_lookup_sparse": "networks.nn:safe_embedding_lookup_sparse",
     },
     dict.fromkeys(
