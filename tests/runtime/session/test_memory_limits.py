@@ -409,17 +409,19 @@ LARGE = np.ones(8 * MB // 4, np.float32)
 
 @pytest.mark.usefixtures("rough")
 async def test_call_for_a_thread_is_refused_before_it_runs() -> None:
-    async with session(chain(5), step_bytes=26 * MB) as limited:
+    # So much that the call is one for a thread also where it was measured with pages that are there already.
+    large = np.ones(32 * MB // 4, np.float32)
+    async with session(chain(5), step_bytes=104 * MB) as limited:
         for _ in range(8):  # interpreted, compiled, and going on in a thread
             made.clear()
             with pytest.raises(errors.ResourceExhaustedError) as caught:
-                await limited.run([f"n{i}:0" for i in range(5)], {"x:0": LARGE})
+                await limited.run([f"n{i}:0" for i in range(5)], {"x:0": large})
             assert made == ["n0", "n1", "n2"]
             assert caught.value.node == "n3"
-            assert "8388608 more would exceed the 27262976 of SessionConfig.step_bytes" in caught.value.message
+            assert "33554432 more would exceed the 109051904 of SessionConfig.step_bytes" in caught.value.message
             del caught
             await until(lambda: limited.statistics().bytes_in_use == 0)  # a thread may still have the error
-        assert len(await limited.run([f"n{i}:0" for i in range(3)], {"x:0": LARGE})) == 3
+        assert len(await limited.run([f"n{i}:0" for i in range(3)], {"x:0": large})) == 3
 
 
 @pytest.mark.usefixtures("rough")
