@@ -2,9 +2,9 @@
  * datasets.  `__init__.py` says what calls these functions.
  *
  * `split_records` and `parse_examples` read what is as writers write it, and leave everything else to Python, which has
- * the checks and the errors: `split_records` stops before a record that is not whole or not right, and `parse_examples` gives None for a message
- * that has an unknown field, a field twice, a value of another type, or that is malformed.  What they accept has the
- * meaning that protobuf gives it.
+ * the checks and the errors: `split_records` stops before a record that is not whole or not right, and
+ * `parse_examples` gives None for a message that has an unknown field, a field twice, a value of another type, or that
+ * is malformed.  What they accept has the meaning that protobuf gives it.
  *
  * REVISION is raised whenever a function is added, or takes other arguments.
  */

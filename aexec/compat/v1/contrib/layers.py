@@ -243,15 +243,15 @@ def _depthwise(x: Tensor, sizes: tuple[Any, ...], multiplier: int, padding: str,
     outputs = nn.depthwise_conv2d(x, weights, strides, padding, data_format=layout, dilations=rates)
     if not options["use_bias"]:
         return outputs
-    biases: Any = get_variable(
-        "biases",
-        [channels * multiplier],
-        dtype,
-        options["bias_initializer"],
-        regularizer=options["bias_regularizer"],
-        trainable=options["trainable"],
-    )
-    return ops.bias_add(outputs, biases, data_format=layout)
+    biased = options["bias_initializer"], options["bias_regularizer"], options["trainable"]
+    return _biased(outputs, channels * multiplier, layout, *biased)
+
+
+def _biased(x: Tensor, channels: int, layout: str, initializer: Any, regularizer: Any, trainable: bool) -> Tensor:
+    """`x` with a variable `biases` added to its channels."""
+    dtype = x.dtype.base
+    biases: Any = get_variable("biases", [channels], dtype, initializer, regularizer=regularizer, trainable=trainable)
+    return ops.bias_add(x, biases, data_format=layout)
 
 
 @add_arg_scope
@@ -276,16 +276,9 @@ def bias_add(
         x = convert_to_tensor(inputs)
         if data_format == "NCHW" and x.static_shape.rank != 4:
             raise errors.InvalidValueError("Data format NCHW only supports 4D Tensor")
-        biases: Any = get_variable(
-            "biases",
-            [known_size(x, 1 if data_format == "NCHW" else -1)],
-            x.dtype.base,
-            initializer,
-            regularizer=regularizer,
-            trainable=trainable,
-        )
-        outputs = ops.bias_add(x, biases, data_format=data_format)
-        return finished(outputs if activation_fn is None else activation_fn(outputs), opened.name, outputs_collections)
+        channels = known_size(x, 1 if data_format == "NCHW" else -1)
+        outputs = _biased(x, channels, data_format, initializer, regularizer, trainable)
+        return finished(_normalized(outputs, None, None, activation_fn), opened.name, outputs_collections)
 
 
 @add_arg_scope
