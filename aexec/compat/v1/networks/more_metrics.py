@@ -194,6 +194,11 @@ def _even_thresholds(name: str, rate: float, number: int, last: float) -> list[f
     return [-1e-7, *((i + 1) / (number - 1) for i in range(number - 2)), last]
 
 
+def _share(right: Tensor, wrong: Tensor) -> Tensor:
+    """The share of right ones; 0 where there are none."""
+    return right / (right + wrong + 1e-7)
+
+
 def sensitivity_at_specificity(
     labels: Any,
     predictions: Any,
@@ -212,10 +217,9 @@ def sensitivity_at_specificity(
     thresholds = _even_thresholds("specificity", specificity, num_thresholds, 1.0 + 1e-7)
 
     def of(counts: Any) -> Tensor:
-        specificities = counts["true_negatives"] / (counts["true_negatives"] + counts["false_positives"] + 1e-7)
+        specificities = _share(counts["true_negatives"], counts["false_positives"])
         at = ops.arg_min(ops.abs(specificities - specificity), 0)
-        found = ops.gather_v2(counts["true_positives"], at, 0)
-        return found / (found + ops.gather_v2(counts["false_negatives"], at, 0) + 1e-7)
+        return _share(*(ops.gather_v2(counts[kind], at, 0) for kind in ("true_positives", "false_negatives")))
 
     with name_scope(name or "sensitivity_at_specificity"):
         values, updates = _at_thresholds(labels, predictions, thresholds, weights)
@@ -241,12 +245,11 @@ def specificity_at_sensitivity(
     thresholds = _even_thresholds("sensitivity", sensitivity, num_thresholds, 1.0 - 1e-7)
 
     def of(counts: Any) -> Tensor:
-        sensitivities = counts["true_positives"] / (counts["true_positives"] + counts["false_negatives"] + 1e-7)
+        sensitivities = _share(counts["true_positives"], counts["false_negatives"])
         far = ops.abs(sensitivities - sensitivity)
         nearest = ops.cast(ops.equal(far, ops.min(far, [0])), DstT=dtypes.int64)
         at = ops.arg_max(ops.cumsum(nearest, 0), 0)
-        found = ops.gather_v2(counts["true_negatives"], at, 0)
-        return found / (found + ops.gather_v2(counts["false_positives"], at, 0) + 1e-7)
+        return _share(*(ops.gather_v2(counts[kind], at, 0) for kind in ("true_negatives", "false_positives")))
 
     with name_scope(name or "specificity_at_sensitivity"):
         values, updates = _at_thresholds(labels, predictions, thresholds, weights)
