@@ -1,7 +1,7 @@
 """`QueueRunner`: keeps a queue filled by running its enqueue operations repeatedly, each in a task.
 
-Runners come from a MetaGraph's collection `queue_runners`, or are added to a graph while it is built.
-`start_queue_runners` starts those of a session.  Next to read: `coordinator.py`.
+Runners come from a MetaGraph's collection `queue_runners`, or are added to that collection of a graph while it is
+built.  `start_queue_runners` starts those of a session.  Next to read: `coordinator.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 
 from aexec import proto
 from aexec.framework import errors
+from aexec.graph.collections import GraphKeys
 from aexec.graph.graph import Graph
 from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import require_graph
@@ -25,8 +26,6 @@ from aexec.runtime.session.session import Session
 __all__ = ["QueueRunner", "add_queue_runner", "queue_runners", "start_queue_runners"]
 
 logger = logging.getLogger(__name__)
-
-COLLECTION = "queue_runners"
 
 
 class QueueRunner:
@@ -95,6 +94,11 @@ class QueueRunner:
             ],
         )
 
+    @property
+    def name(self) -> str:
+        """The name of its queue."""
+        return self.queue
+
     def start(self, session: Session, coordinator: Coordinator | None = None) -> list[asyncio.Task[Any]]:
         """Start the tasks; return [] if those of an earlier start with this session still run.
 
@@ -162,28 +166,35 @@ def _name(item: str | Node | Tensor) -> str:
     return item.node.name if isinstance(item, Tensor) else item.name
 
 
-_runners: weakref.WeakKeyDictionary[Graph, list[QueueRunner]] = weakref.WeakKeyDictionary()
+def add_queue_runner(
+    runner: QueueRunner, graph: Graph | None = None, collection: str = GraphKeys.QUEUE_RUNNERS
+) -> None:
+    """Let `start_queue_runners` start this runner for sessions of a graph, by default the one being built.
+
+    Args:
+        collection: where it is kept; runners of other collections than the default are started only if they are given.
+    """
+    (graph if graph is not None else require_graph()).collections.add(collection, runner)
 
 
-def add_queue_runner(runner: QueueRunner, graph: Graph | None = None) -> None:
-    """Let `start_queue_runners` start this runner for sessions of a graph, by default the one being built."""
-    _runners.setdefault(graph if graph is not None else require_graph(), []).append(runner)
-
-
-def queue_runners(source: Graph | proto.MetaGraphDef) -> list[QueueRunner]:
-    """The runners that were added to a graph, or that a MetaGraph's collection holds.
+def queue_runners(source: Graph | proto.MetaGraphDef, collection: str = GraphKeys.QUEUE_RUNNERS) -> list[QueueRunner]:
+    """The runners in a collection of a graph or MetaGraph.
 
     Raises:
-        InvalidArgumentError: an entry of the collection is not a QueueRunnerDef.
+        InvalidArgumentError: an item of the collection is not a runner, or not a QueueRunnerDef.
     """
     if isinstance(source, Graph):
-        return list(_runners.get(source, ()))
+        found = source.collections.get(collection)
+        wrong = [item for item in found if not isinstance(item, QueueRunner)]
+        if wrong:
+            raise errors.InvalidArgumentError(f"collection '{collection}': {wrong[0]!r} is not a QueueRunner")
+        return found
     runners = []
-    for data in source.collection_def[COLLECTION].bytes_list.value if COLLECTION in source.collection_def else ():
+    for data in source.collection_def[collection].bytes_list.value if collection in source.collection_def else ():
         try:
             runners.append(QueueRunner.from_proto(proto.QueueRunnerDef.FromString(data)))
         except (DecodeError, ValueError, KeyError) as error:
-            raise errors.InvalidArgumentError(f"collection '{COLLECTION}': not a QueueRunnerDef: {error}") from None
+            raise errors.InvalidArgumentError(f"collection '{collection}': not a QueueRunnerDef: {error}") from None
     return runners
 
 

@@ -23,7 +23,7 @@ from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import CollectionItem, MetaGraph
 from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import require_graph
-from aexec.queues.queue_runner import QueueRunner, add_queue_runner, queue_runners
+from aexec.queues.queue_runner import QueueRunner
 from aexec.variables.variable import Variable
 
 __all__ = ["export_meta_graph", "import_meta_graph"]
@@ -74,9 +74,6 @@ def export_meta_graph(
             found[name] = [_exported(item) for item in items]
         except errors.InvalidArgumentError as error:
             _log.warning("Collection '%s' is not written: %s", name, error)
-    runners = queue_runners(graph)
-    if runners and (collection_list is None or GraphKeys.QUEUE_RUNNERS in names):
-        found[GraphKeys.QUEUE_RUNNERS] = [runner.to_proto().SerializeToString() for runner in runners]
     made = MetaGraph(graph, {name: items for name, items in found.items() if items}, saver_def=saver_def)
     if filename is not None:
         made.save(filename, clear_devices=clear_devices)
@@ -135,10 +132,7 @@ def import_meta_graph(
         for item in items:
             try:
                 read = _reader_of(name)
-                if name == GraphKeys.QUEUE_RUNNERS:
-                    runner = proto.QueueRunnerDef.FromString(_bytes(item))
-                    add_queue_runner(QueueRunner.from_proto(runner, import_scope=import_scope), graph)
-                elif read is not None:
+                if read is not None:
                     # The same variable in several collections is one object.
                     data = _bytes(item)
                     found = made.get(data) if name in _VARIABLES else None
@@ -163,6 +157,8 @@ def _reader_of(name: str) -> Callable[[bytes, str], Any] | None:
     """A function that reads an item of a collection; None for names and plain values, which are kept."""
     if name in _VARIABLES:
         return lambda data, scope: Variable.from_proto(proto.VariableDef.FromString(data), import_scope=scope)
+    if name == GraphKeys.QUEUE_RUNNERS:
+        return lambda data, scope: QueueRunner.from_proto(proto.QueueRunnerDef.FromString(data), import_scope=scope)
     if name == GraphKeys.COND_CONTEXT:
         return lambda data, scope: _scoped(proto.CondContextDef.FromString(data), scope)
     if name == GraphKeys.WHILE_CONTEXT:

@@ -31,6 +31,86 @@ def test_pipeline_ends_with_its_epochs() -> None:
     assert found == [*range(10), *range(10)]
 
 
+def numbers(count: int = 3) -> tf.Tensor:
+    """A batch of numbers from an input pipeline with one runner."""
+    (number,) = tf.train.slice_input_producer([np.arange(count)], shuffle=False)
+    return tf.train.batch([number], batch_size=count)
+
+
+def test_programs_start_the_runners_of_the_collection_themselves() -> None:
+    batch = numbers()
+    runners = tf.get_collection(tf.GraphKeys.QUEUE_RUNNERS)
+    names = [runner.name for runner in runners]
+    assert names == ["input_producer/input_producer/input_producer/fifo_queue", "batch/fifo_queue"]
+    with tf.Session() as sess:
+        coord = tf.train.Coordinator()
+        threads = []
+        for runner in runners:
+            threads += runner.create_threads(sess, coord=coord, daemon=True, start=True)
+        assert sess.run(batch).tolist() == [0, 1, 2]
+        coord.request_stop()
+        coord.join(threads)
+
+
+@pytest.mark.parametrize("all_at_once", [True, False])
+def test_threads_that_are_not_started_wait_for_it(all_at_once: bool) -> None:
+    batch = numbers()
+    with tf.Session() as sess:
+        coord = tf.train.Coordinator()
+        if all_at_once:
+            threads = tf.train.start_queue_runners(sess, coord, start=False)
+        else:
+            runners = tf.get_collection(tf.GraphKeys.QUEUE_RUNNERS)
+            threads = [thread for runner in runners for thread in runner.create_threads(sess, coord)]
+        assert not any(thread.is_alive() for thread in threads)
+        for thread in threads:
+            thread.start()
+        assert all(thread.is_alive() for thread in threads)
+        assert sess.run(batch).tolist() == [0, 1, 2]
+        coord.request_stop()
+        coord.join(threads)
+        assert not any(thread.is_alive() for thread in threads)
+
+
+def test_runners_of_another_collection_start_when_it_is_named() -> None:
+    queue = tf.FIFOQueue(10, tf.int32, shapes=[[]])
+    tf.train.add_queue_runner(tf.train.QueueRunner(queue, [queue.enqueue(7)]), collection="later")
+    taken = queue.dequeue()
+    with tf.Session() as sess:
+        coord = tf.train.Coordinator()
+        assert tf.train.start_queue_runners(sess, coord) == []
+        threads = tf.train.start_queue_runners(sess, coord, collection="later")
+        assert sess.run(taken) == 7
+        coord.request_stop()
+        coord.join(threads)
+    tf.add_to_collection("later", "no runner")
+    with pytest.raises(errors.InvalidArgumentError, match="'later': 'no runner' is not a QueueRunner"):
+        tf.train.start_queue_runners(sess, collection="later")
+
+
+def test_runners_come_back_from_a_meta_graph(tmp_path: Path) -> None:
+    batch = numbers()
+    tf.train.export_meta_graph(str(tmp_path / "input.meta"))
+    tf.reset_default_graph()
+    tf.train.import_meta_graph(str(tmp_path / "input.meta"), import_scope="again")
+    with tf.Session() as sess:
+        coord = tf.train.Coordinator()
+        runners = tf.get_collection(tf.GraphKeys.QUEUE_RUNNERS)
+        threads = [task for runner in runners for task in runner.create_threads(sess, coord, start=True)]
+        assert sess.run(f"again/{batch.name}").tolist() == [0, 1, 2]
+        coord.request_stop()
+        coord.join(threads)
+
+
+def test_runner_is_made_of_its_message() -> None:
+    queue = tf.FIFOQueue(10, tf.int32, shapes=[[]], name="q")
+    message = tf.train.QueueRunner(queue, [queue.enqueue(7, name="put")]).to_proto()
+    assert tf.train.QueueRunner(queue_runner_def=message).to_proto() == message
+    assert tf.train.QueueRunner(queue_runner_def=message, import_scope="s").name == "s/q"
+    with pytest.raises(ValueError, match="mutually exclusive"):
+        tf.train.QueueRunner(queue, [], queue_runner_def=message)
+
+
 def test_threads_are_stopped_by_an_error_of_one() -> None:
     queue = tf.FIFOQueue(2, tf.int32, shapes=())
     put = queue.enqueue(1)

@@ -14,13 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from aexec import proto
 from aexec.client import data_flow
 from aexec.compat.v1.namespace import refuse, renamed
 from aexec.compat.v1.running.session import AsyncSession, Session, in_session
 from aexec.compat.v1.values.default_session import default_session
+from aexec.compat.v1.values.operations import give
 from aexec.compat.v1.values.shapes import Dimension, TensorShape
 from aexec.framework import errors
 from aexec.framework.shape import PartialTensorShape
+from aexec.graph.collections import GraphKeys
 from aexec.queues import queue_runner as _runners
 from aexec.queues.coordinator import Coordinator as _Coordinator
 
@@ -66,7 +69,7 @@ class Coordinator:
         self._session: Any = None
         self._threads: list[Any] = []
 
-    def start(self, session: Any, runners: Iterable[_runners.QueueRunner] | None) -> list[Any]:
+    def start(self, session: Any, runners: Iterable[_runners.QueueRunner]) -> list[Any]:
         """Start queue runners, which this coordinator stops."""
         self._session = session
         tasks: list[Any] = in_session(session, _runners.start_queue_runners, self.ours, runners)
@@ -130,7 +133,7 @@ class Coordinator:
         Raises:
             RuntimeError: threads do not end, or tasks had to be cancelled.
         """
-        given = [*(threads or ()), *self._threads]
+        given = [part for item in (*(threads or ()), *self._threads) for part in getattr(item, "tasks", [item])]
         tasks = [item for item in given if isinstance(item, asyncio.Task)]
         settings: dict[str, Any] = {
             "stop_grace_period": stop_grace_period_secs,
@@ -163,29 +166,48 @@ class QueueRunner(_runners.QueueRunner):
         close_op: Any = None,
         cancel_op: Any = None,
         queue_closed_exception_types: Sequence[type[BaseException]] | None = None,
-        queue_runner_def: Any = None,
+        queue_runner_def: proto.QueueRunnerDef | None = None,
         import_scope: str | None = None,
     ) -> None:
-        refuse("QueueRunner", queue_runner_def=queue_runner_def, import_scope=import_scope)
-        super().__init__(
-            getattr(queue, "handle", queue),
-            enqueue_ops or (),
-            close_op=close_op,
-            cancel_op=cancel_op,
-            queue_closed_exception_types=queue_closed_exception_types or (errors.OutOfRangeError,),
-        )
+        """Raises ValueError if both a queue and a message are given."""
+        if queue_runner_def is None:
+            super().__init__(
+                getattr(queue, "handle", queue),
+                enqueue_ops or (),
+                close_op=close_op,
+                cancel_op=cancel_op,
+                queue_closed_exception_types=queue_closed_exception_types or (errors.OutOfRangeError,),
+            )
+        elif queue is not None or enqueue_ops is not None:
+            raise ValueError("queue_runner_def and queue are mutually exclusive.")
+        else:
+            read = _runners.QueueRunner.from_proto(queue_runner_def, import_scope=import_scope or "")
+            vars(self).update(vars(read))
 
-    def create_threads(
-        self, sess: Any, coord: Coordinator | None = None, daemon: bool = True, start: bool = True
-    ) -> list[Any]:
-        """Start it; return the tasks, which are already started."""
-        return _started(sess, coord, [self])
+
+class _Unstarted:
+    """The tasks of queue runners before they are started, with the methods of a thread.
+
+    Attributes:
+        tasks: empty until they are started.
+    """
+
+    daemon = True
+
+    def __init__(self, begin: Callable[[], list[Any]]) -> None:
+        self._begin = begin
+        self.tasks: list[Any] = []
+
+    def start(self) -> None:
+        self.tasks = self._begin()
+
+    def is_alive(self) -> bool:
+        return any(not task.done() for task in self.tasks)
 
 
-def add_queue_runner(qr: _runners.QueueRunner, collection: str = "queue_runners") -> None:
+def add_queue_runner(qr: _runners.QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS) -> None:
     """`tf.train.add_queue_runner`."""
-    refuse("add_queue_runner", collection=None if collection == "queue_runners" else collection)
-    _runners.add_queue_runner(qr)
+    _runners.add_queue_runner(qr, collection=collection)
 
 
 def start_queue_runners(
@@ -193,18 +215,38 @@ def start_queue_runners(
     coord: Coordinator | None = None,
     daemon: bool = True,
     start: bool = True,
-    collection: str = "queue_runners",
+    collection: str = GraphKeys.QUEUE_RUNNERS,
 ) -> list[Any]:
     """`tf.train.start_queue_runners`: returns tasks, which `coord.join` accepts as threads."""
-    refuse("start_queue_runners", collection=None if collection == "queue_runners" else collection)
-    return _started(default_session() if sess is None else sess, coord, None)
+    session = default_session() if sess is None else sess
+    return _threads(session, coord, _runners.queue_runners(session.graph, collection), start)
 
 
-def _started(session: Any, coord: Coordinator | None, runners: list[_runners.QueueRunner] | None) -> list[Any]:
-    if coord is not None:
-        return coord.start(session, runners)
-    tasks: list[Any] = in_session(session, _runners.start_queue_runners, None, runners)
-    return tasks
+def _threads(
+    session: Any, coord: Coordinator | None, runners: Sequence[_runners.QueueRunner], start: bool
+) -> list[Any]:
+    def begin() -> list[Any]:
+        if coord is not None:
+            return coord.start(session, runners)
+        tasks: list[Any] = in_session(session, _runners.start_queue_runners, None, runners)
+        return tasks
+
+    return begin() if start else [_Unstarted(begin)]
+
+
+def _create_threads(
+    self: _runners.QueueRunner,
+    sess: Any,
+    coord: Coordinator | None = None,
+    daemon: bool = False,
+    start: bool = False,
+) -> list[Any]:
+    """The tasks as `coord.join` takes them: started, or one object whose `start` starts them all."""
+    return _threads(sess, coord, [self], start)
+
+
+# Programs call it on the runners that input functions added to the collection.
+give(_runners.QueueRunner, create_threads=_create_threads)
 
 
 # Queues

@@ -12,24 +12,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from aexec.client.building import group
 from aexec.compat.v1.namespace import refuse
 from aexec.compat.v1.running.coordination import Coordinator, start_queue_runners
 from aexec.compat.v1.running.graph_util import write_graph
 from aexec.compat.v1.running.loops import LooperThread
 from aexec.compat.v1.running.session import Session
 from aexec.compat.v1.running.summary import FileWriter
-from aexec.compat.v1.running.training import Saver, latest_checkpoint
+from aexec.compat.v1.running.training import Saver, Scaffold, latest_checkpoint
 from aexec.compat.v1.values.framework_ops import get_global_step
 from aexec.compat.v1.values.tensors import get_default_graph
 from aexec.framework import errors
-from aexec.graph.collections import GraphKeys
 from aexec.summary import merge_all
-from aexec.variables.initialization import (
-    global_variables,
-    global_variables_initializer,
-    local_variables_initializer,
-)
+from aexec.variables.initialization import global_variables, global_variables_initializer
 
 __all__ = ["Supervisor"]
 
@@ -66,7 +60,8 @@ class Supervisor:
         save_summaries_secs, save_model_secs: how often; 0 for never.
 
     Raises:
-        UnimplementedError: there is a cluster (`is_chief`), or a session manager.
+        UnimplementedError: there is a cluster (`is_chief`), a session manager, operations that say whether a model is
+            ready, or options of a run.
     """
 
     USE_DEFAULT = _DEFAULT
@@ -95,19 +90,26 @@ class Supervisor:
         local_init_run_options: Any = None,
     ) -> None:
         refuse("Supervisor", session_manager=session_manager, is_chief=None if is_chief else "False")
+        refuse("Supervisor", ready_op=None if _is_default(ready_op) else ready_op)
+        ready_for_local_init_op = None if _is_default(ready_for_local_init_op) else ready_for_local_init_op
+        refuse("Supervisor", ready_for_local_init_op=ready_for_local_init_op)
+        refuse("Supervisor", local_init_run_options=local_init_run_options)
         self.graph = get_default_graph() if graph is None else graph
         self.coord = Coordinator()
         self.logdir = logdir
         self.save_path = None if logdir is None else os.path.join(logdir, checkpoint_basename)
-        self._init = init_feed_dict, init_fn
+        self.is_chief = True
+        self.save_model_secs, self.save_summaries_secs = save_model_secs, save_summaries_secs
+        self.init_feed_dict = init_feed_dict
+        self._init_fn = init_fn
+        self._grace_secs = stop_grace_secs
         self._session: Any = None
         self._checkpoints = _Timer(save_model_secs)
         self._summaries = _Timer(save_summaries_secs)
         with self.graph:
             self.init_op = global_variables_initializer() if _is_default(init_op) else init_op
             if _is_default(local_init_op):
-                tables = self.graph.collections.get(GraphKeys.TABLE_INITIALIZERS)
-                local_init_op = group(local_variables_initializer(), *tables)
+                local_init_op = Scaffold.default_local_init_op()
             self.local_init_op = local_init_op
             self.global_step = get_global_step() if _is_default(global_step) else global_step
             self.summary_op = merge_all() if _is_default(summary_op) else summary_op
@@ -132,25 +134,30 @@ class Supervisor:
         refuse("prepare_or_wait_for_session", wait_for_checkpoint=wait_for_checkpoint)
         self.coord.clear_stop()
         session = Session(master, graph=self.graph, config=config)
-        feeds, init_fn = self._init
         found = None if self.logdir is None else latest_checkpoint(self.logdir)
         if found is not None and self.saver is not None:
             self.saver.restore(session, found)
         else:
             if self.init_op is not None:
-                session.run(self.init_op, feed_dict=feeds)
-            if init_fn is not None:
-                init_fn(session)
+                session.run(self.init_op, feed_dict=self.init_feed_dict)
+            if self._init_fn is not None:
+                self._init_fn(session)
         if self.local_init_op is not None:
             session.run(self.local_init_op)
         if self.logdir is not None:
             write_graph(self.graph, self.logdir, "graph.pbtxt")
         if self.summary_writer is not None:
             self.summary_writer.add_graph(self.graph)
-        self._session = session if start_standard_services else None
+        self._session = None
         if start_standard_services:
+            self.start_standard_services(session)
             self.start_queue_runners(session)
         return session
+
+    def start_standard_services(self, sess: Session) -> list[Any]:
+        """Have `should_stop` write checkpoints and summaries of a session; return no threads, since it needs none."""
+        self._session = sess
+        return []
 
     @contextmanager
     def managed_session(
@@ -172,9 +179,10 @@ class Supervisor:
             session.close()
 
     def start_queue_runners(self, sess: Any, queue_runners: Any = None) -> list[Any]:
-        """Start the graph's queue runners.  Raises UnimplementedError for given ones."""
-        refuse("start_queue_runners", queue_runners=queue_runners)
-        return start_queue_runners(sess, self.coord)
+        """Start queue runners, by default the graph's."""
+        if queue_runners is None:
+            return start_queue_runners(sess, self.coord)
+        return self.coord.start(sess, queue_runners)
 
     def should_stop(self) -> bool:
         """Whether to stop; before, writes the checkpoint or summary that is due."""
@@ -202,6 +210,10 @@ class Supervisor:
         """Have `should_stop` say True."""
         self.coord.request_stop(ex)
 
+    def stop_on_exception(self) -> Any:
+        """Context manager: an error in the block requests the stop and is not raised."""
+        return self.coord.stop_on_exception()
+
     def wait_for_stop(self) -> None:
         """Wait for a stop that another thread requests."""
         self.coord.wait_for_stop()
@@ -210,7 +222,7 @@ class Supervisor:
         """Stop queue runners and the writer."""
         self._session = None
         self.coord.request_stop()
-        self.coord.join(threads)
+        self.coord.join(threads, self._grace_secs, ignore_live_threads)
         if close_summary_writer and self.summary_writer is not None:
             self.summary_writer.close()
 
@@ -219,6 +231,18 @@ class Supervisor:
     ) -> LooperThread:
         """Start a thread that calls a function again and again, until the stop."""
         return LooperThread.loop(self.coord, timer_interval_secs, target, args, kwargs)
+
+    # Their names before 1.0
+    PrepareSession = prepare_or_wait_for_session
+    StartStandardServices = start_standard_services
+    StartQueueRunners = start_queue_runners
+    ShouldStop = should_stop
+    SummaryComputed = summary_computed
+    RequestStop = request_stop
+    StopOnException = stop_on_exception
+    WaitForStop = wait_for_stop
+    Stop = stop
+    Loop = loop
 
 
 def _is_default(value: Any) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from aexec.client import input as _pipelines
 from aexec.compat.v1.namespace import namespace, renamed
+from aexec.compat.v1.running import coordination  # noqa: F401 - queue runners have create_threads then
 from aexec.optimizers import schedules as _schedules
 
 __all__ = [
@@ -126,8 +127,8 @@ __getattr__, __dir__ = namespace(
             name: f"running.training:{name}"
             for name in """CheckpointSaverHook CheckpointSaverListener ExponentialMovingAverage LoggingTensorHook
             NanTensorHook Saver Scaffold SessionRunArgs SessionRunContext SessionRunHook SessionRunValues
-            StepCounterHook SummarySaverHook checkpoint_exists get_checkpoint_state global_step import_meta_graph
-            latest_checkpoint""".split()
+            StepCounterHook SummarySaverHook checkpoint_exists export_meta_graph get_checkpoint_state global_step
+            import_meta_graph latest_checkpoint""".split()
         },
         **{
             name: f"running.monitored_session:{name}"
@@ -171,9 +172,6 @@ __getattr__, __dir__ = namespace(
         "init_from_checkpoint": "running.checkpoints:init_from_checkpoint",
         "Supervisor": "running.supervisor:Supervisor",
         "summary_iterator": "functions.io:summary_iterator",
-        "export_meta_graph": """aexec.saved_model.graph_collections:export_meta_graph | filename meta_info_def!
-        graph_def! saver_def collection_list as_text! graph export_scope! clear_devices clear_extraneous_savers!
-        strip_default_attrs! save_debug_info!""",
         "replica_device_setter": "aexec.training:replica_device_setter",
         "limit_epochs": "aexec.client.input:limit_epochs",
         "match_filenames_once": "ops:matching_files",
