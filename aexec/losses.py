@@ -64,6 +64,12 @@ class Reduction:
         """All reductions."""
         return (cls.NONE, cls.SUM, cls.MEAN, cls.SUM_OVER_BATCH_SIZE, cls.SUM_BY_NONZERO_WEIGHTS)
 
+    @classmethod
+    def validate(cls, key: str) -> None:
+        """Raise ValueError unless it is one of them."""
+        if key not in cls.all():
+            raise errors.InvalidValueError(f"Invalid Reduction Key {key}. Key should be one of {cls.all()}.")
+
 
 # Collections
 

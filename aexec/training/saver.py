@@ -130,6 +130,10 @@ class Saver:
         """The checkpoints that are kept, oldest first."""
         return tuple(path for path, _ in self._kept)
 
+    def keep(self, checkpoints: Iterable[tuple[str, float]]) -> None:
+        """Make these the checkpoints that are kept: paths and the times, in seconds since 1970, oldest first."""
+        self._kept = list(checkpoints)
+
     async def recover(self, directory: str, latest_filename: str = DEFAULT_FILE) -> None:
         """Continue another saver's work in a directory: the checkpoints there become this one's.
 
@@ -141,7 +145,7 @@ class Saver:
             return
         times = state.timestamps or itertools.repeat(self._clock())
         entries = list(zip(state.paths, times, strict=False))
-        self._kept = [entry for entry in entries if await checkpoint_exists(entry[0])]
+        self.keep([entry for entry in entries if await checkpoint_exists(entry[0])])
         self._last_preserved = state.last_preserved or self._last_preserved
 
     async def values(self, session: Session) -> dict[Tensor, Any]:

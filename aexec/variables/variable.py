@@ -215,6 +215,10 @@ class Variable(TensorProxy):
         """Rows of the value, [*indices.shape, …], read without the others."""
         return self._form.gather(indices, name)
 
+    def gather_nd(self, indices: Any, name: str | None = None) -> Tensor:
+        """The slices that `indices`, [..., k], name by their first k coordinates."""
+        return ops.gather_nd(self.as_tensor(), indices, name=name)
+
     def is_initialized(self, name: str | None = None) -> Tensor:
         """A bool tensor: whether it has a value."""
         return self._form.is_initialized(name)

@@ -7,6 +7,7 @@ To be run in an environment with TensorFlow 2.21, tf_keras and tf-slim.  It writ
 - `values.json`: the values of `cases.py`;
 - `expressions.json`: the classes of the errors that the expressions of `expressions.py` raise, null for none;
 - `raw_ops.json`: of each op of `tf.raw_ops` the names of its arguments, and those of its results if it has several;
+- `members.json`: the public members of each class that `public_names.txt` lists;
 - `required.json`: how many arguments have to be given to what `names.txt` lists;
 - `defaults.json`: the defaults of these arguments that are plain values, one for each: null, true, 1, "SAME"; a type is
   `{"dtype": "float32"}`;
@@ -68,6 +69,21 @@ def raw_op(tf: Any, name: str) -> list[Any]:
     function = inspect.unwrap(getattr(tf.raw_ops, name))
     results = getattr(sys.modules[function.__module__], f"_{name}Output", None)
     return [list(inspect.signature(function).parameters), None if results is None else list(results._fields)]
+
+
+def members(tf: Any) -> dict[str, list[str]]:
+    """Methods, properties and class attributes by class; messages and enumerations are left out."""
+    found = {}
+    for name in (HERE / "data" / "public_names.txt").read_text(encoding="utf-8").split():
+        kind = tf
+        try:
+            for part in name.split("."):
+                kind = getattr(kind, part)
+        except AttributeError:
+            continue
+        if inspect.isclass(kind) and not issubclass(kind, enum.Enum | tuple) and not hasattr(kind, "DESCRIPTOR"):
+            found[name] = [member for member in dir(kind) if not member.startswith("_")]
+    return {name: listed for name, listed in found.items() if listed}
 
 
 def parameters(tf: Any, name: str) -> list[inspect.Parameter] | None:
@@ -139,6 +155,7 @@ def main() -> None:
     tf.disable_v2_behavior()
     names = (HERE / "data" / "names.txt").read_text(encoding="utf-8").split()
     found = {name: arguments(tf, name) for name in names}
+    write("members.json", members(tf))
     write("signatures.json", {name: theirs for name, theirs in found.items() if theirs is not None})
     needed = {name: arguments(tf, name, required=True) for name in names}
     write("required.json", {name: len(theirs) for name, theirs in needed.items() if theirs is not None})

@@ -20,7 +20,7 @@ def test_key_that_is_no_string_is_private(key: object, tmp_path: Path) -> None:
     graph = tf.get_default_graph()
     assert tf.get_collection(key) == [1, 2, v] and graph.get_collection(key, "Var") == [v]
     assert graph.get_all_collection_keys() == ["variables", "trainable_variables"]
-    assert set(tf.train.export_meta_graph(str(tmp_path / "m")).collections) == {"variables", "trainable_variables"}
+    assert set(tf.train.export_meta_graph(str(tmp_path / "m")).collection_def) == {"variables", "trainable_variables"}
     with tf.Session() as sess:
         sess.run(tf.global_variables_initializer())
         tf.train.Saver().save(sess, str(tmp_path / "c"))
@@ -49,7 +49,7 @@ def test_import_meta_graph_makes_a_saver_of_the_variables(tmp_path: Path) -> Non
     """Where the MetaGraph names none, as TensorFlow does."""
     tf.get_variable("v", [2], initializer=tf.ones_initializer())
     meta = tf.train.export_meta_graph(str(tmp_path / "m.meta"))
-    for source, scope in ((str(tmp_path / "m.meta"), None), (meta.to_proto(), "in")):
+    for source, scope in ((str(tmp_path / "m.meta"), None), (meta, "in")):
         tf.reset_default_graph()
         saver = tf.train.import_meta_graph(source, import_scope=scope)
         assert saver is not None

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from aexec import ops
 from aexec.autodiff import gradients as _gradients
 from aexec.autodiff import jacobian as _jacobian
-from aexec.client.building import group, name_scope
+from aexec.client.building import control_dependencies, group, name_scope
 from aexec.compat.v1.namespace import chosen, listed, refuse
 from aexec.control_flow import cond as _cond
 from aexec.control_flow import map_fn as _rows
@@ -227,6 +228,20 @@ class TensorArray(_tensor_array.TensorArray):
             infer_shape=infer_shape,
             element_shape=element_shape,
         )
+
+    def grad(self, source: str, flow: Any = None, name: str | None = None) -> TensorArray:
+        """The array that sums the gradients of the elements.
+
+        Args:
+            source: which gradients: arrays of other sources are others.
+            flow: of this array, when all elements are written; by default its present one.
+        """
+        with name_scope(name or "TensorArrayGrad"):
+            handle, _ = ops.tensor_array_grad_v3(self.handle, self.flow if flow is None else flow, source=source)
+            with control_dependencies([handle]):
+                made = copy(self)
+                made.handle, made.flow = handle, ops.identity(self.flow if flow is None else flow, name="gradient_flow")
+                return made
 
 
 def gradients(

@@ -6,7 +6,7 @@ Next to read: `aexec/io/`, `aexec/kernels/parsing/`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -185,7 +185,14 @@ class TFRecordOptions:
 
     Attributes:
         compression_type: "", "ZLIB" or "GZIP".
+        compression_type_map: these by `TFRecordCompressionType`.
     """
+
+    compression_type_map: ClassVar[dict[int, str]] = {
+        TFRecordCompressionType.NONE: "",
+        TFRecordCompressionType.ZLIB: "ZLIB",
+        TFRecordCompressionType.GZIP: "GZIP",
+    }
 
     def __init__(
         self,
@@ -202,19 +209,26 @@ class TFRecordOptions:
         refuse("TFRecordOptions", flush_mode=flush_mode, window_bits=window_bits, compression_level=compression_level)
         refuse("TFRecordOptions", compression_method=compression_method, mem_level=mem_level)
         refuse("TFRecordOptions", compression_strategy=compression_strategy)
-        names = {0: "", 1: "ZLIB", 2: "GZIP", None: ""}
-        self.compression_type = str(names.get(compression_type, compression_type))
-        if self.compression_type not in names.values():
-            raise errors.InvalidValueError(f'Not a valid compression_type: "{compression_type}"')
+        self.compression_type = self.get_compression_type_string(compression_type)
 
+    @classmethod
+    def get_compression_type_string(cls, options: Any) -> str:
+        """The name of a compression: of options, of a `TFRecordCompressionType`, or a name.
 
-def _compression(options: Any) -> str:
-    return options.compression_type if isinstance(options, TFRecordOptions) else options or ""
+        Raises:
+            ValueError: there is no such compression.
+        """
+        if isinstance(options, TFRecordOptions):
+            return options.compression_type
+        found = cls.compression_type_map.get(options or 0, options)
+        if found not in cls.compression_type_map.values():
+            raise errors.InvalidValueError(f'Not a valid compression_type: "{options}"')
+        return str(found)
 
 
 def _compressed(ours: Callable[..., Any], name: str) -> Callable[..., Any]:
     def opened(path: str, options: Any = None) -> Any:
-        return ours(path, compression=_compression(options))
+        return ours(path, compression=TFRecordOptions.get_compression_type_string(options))
 
     opened.__name__ = opened.__qualname__ = name
     opened.__doc__ = f"`tf.python_io.{name}`: `options` is a `TFRecordOptions`, or the compression itself."
@@ -283,7 +297,7 @@ IdentityReader = _reader(ops.identity_reader_v2, "name", "IdentityReader", suppo
 TextLineReader = _reader(ops.text_line_reader_v2, "skip_header_lines name", "TextLineReader")
 TFRecordReader = _reader(
     lambda compression=None, **settings: ops.tf_record_reader_v2(
-        compression_type=_compression(compression), **settings
+        compression_type=TFRecordOptions.get_compression_type_string(compression), **settings
     ),
     "name options=compression",
     "TFRecordReader",

@@ -116,6 +116,11 @@ class _Table:
         """The number of keys, int64."""
         return ops.lookup_table_size_v2(self.resource_handle, name=name)
 
+    def export(self, name: str | None = None) -> tuple[Tensor, Tensor]:
+        """All keys and their values, two vectors."""
+        found = ops.lookup_table_export_v2(self.resource_handle, self.key_dtype, self.value_dtype, name=name)
+        return found[0], found[1]
+
     def lookup(self, keys: Any, name: str | None = None) -> Any:
         """The values of keys, in their shape; a SparseTensor for a SparseTensor.
 
@@ -187,11 +192,6 @@ class MutableHashTable(_Table):
         """An operation that removes keys."""
         return ops.lookup_table_remove_v2(self.resource_handle, convert_to_tensor(keys, self.key_dtype), name=name)
 
-    def export(self, name: str | None = None) -> tuple[Tensor, Tensor]:
-        """All keys and their values."""
-        found = ops.lookup_table_export_v2(self.resource_handle, self.key_dtype, self.value_dtype, name=name)
-        return found[0], found[1]
-
 
 class StaticVocabularyTable:
     """`tf.lookup.StaticVocabularyTable`: numbers of words; words that are not there get a bucket by their hash.
@@ -216,6 +216,8 @@ class StaticVocabularyTable:
         kind = dtypes.string if self._table is None else self._table.key_dtype
         self.key_dtype = kind if lookup_key_dtype is None else dtypes.as_dtype(lookup_key_dtype)
         self.value_dtype = dtypes.int64
+        self.name = "" if self._table is None else self._table.name
+        self.resource_handle = None if self._table is None else self._table.resource_handle
         self.initializer = ops.no_op() if self._table is None else self._table.initializer
 
     @property

@@ -12,6 +12,8 @@ from typing import Any
 from aexec import ops
 from aexec.client.building import name_scope
 from aexec.compat.v1.namespace import refuse
+from aexec.compat.v1.values.old_scopes import VariableAggregation, VariableSynchronization
+from aexec.compat.v1.values.operations import give
 from aexec.framework import dtypes, errors
 from aexec.framework.indexed_slices import IndexedSlices
 from aexec.graph.nodes.node import Node
@@ -20,6 +22,7 @@ from aexec.variables import variable as _variable
 from aexec.variables import variable_scope as _variable_scope
 from aexec.variables.initialization import variables_initializer
 from aexec.variables.partitioned_variable import PartitionedVariable
+from aexec.variables.save_slices import SaveSliceInfo
 
 __all__ = [
     "Variable",
@@ -268,6 +271,8 @@ def assign_sub(ref: Any, value: Any, use_locking: bool | None = None, name: str 
 
 def count_up_to(ref: Any, limit: int, name: str | None = None) -> Any:
     """`tf.count_up_to`."""
+    if isinstance(ref, _variable.Variable) and ref.is_resource:
+        return ops.resource_count_up_to(ref.handle, limit, ref.dtype, name=name)
     return ops.count_up_to(ref, limit, name=name)
 
 
@@ -360,3 +365,30 @@ def scatter_nd_add(ref: Any, indices: Any, updates: Any, use_locking: bool = Fal
 def scatter_nd_sub(ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None) -> Any:
     """`tf.scatter_nd_sub`."""
     return ref.scatter_nd_sub(indices, updates, name)
+
+
+# Members of every variable of aexec
+
+
+def _batch_scatter_update(
+    self: Any, sparse_delta: IndexedSlices[Any], use_locking: bool = False, name: str | None = None
+) -> Any:
+    """Like `tf.batch_scatter_update`."""
+    return batch_scatter_update(self, sparse_delta.indices, sparse_delta.values, use_locking, name)
+
+
+give(
+    _variable.Variable,
+    SaveSliceInfo=SaveSliceInfo,
+    # There is one replica.
+    aggregation=VariableAggregation.NONE,
+    synchronization=VariableSynchronization.AUTO,
+    batch_scatter_update=_batch_scatter_update,
+    count_up_to=count_up_to,
+)
+give(
+    _variable_scope.VariableScope,
+    # Where a value is kept for its readers changes no value.
+    caching_device=None,
+    set_caching_device=lambda self, caching_device: None,
+)

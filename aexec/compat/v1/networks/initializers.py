@@ -5,7 +5,7 @@ Next to read: `optimizers.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature, signature
 from typing import Any
 
@@ -34,11 +34,25 @@ __all__ = [
 
 
 class _Typed:
-    """An initializer with its default type."""
+    """An initializer with its default type.
 
-    def __init__(self, initializer: _ours.Initializer, dtype: Any) -> None:
+    Args:
+        config: the arguments that it was made with, by name.
+    """
+
+    def __init__(self, initializer: _ours.Initializer, dtype: Any, config: Mapping[str, Any]) -> None:
         self._initializer = initializer
         self._dtype = as_dtype(dtype or float32)
+        self._config = config
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make one like it; the type by its name."""
+        return {**self._config, "dtype": self._dtype.name}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> _Typed:
+        """An initializer of the arguments that `get_config` returns."""
+        return cls(**config)
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Any:
         wanted = self._dtype if dtype is None else as_dtype(dtype)
@@ -58,12 +72,14 @@ def _initializer(make: Callable[..., _ours.Initializer], arguments: str = "") ->
         ]
     )
 
+    defaults = {name: p.default for name, p in signature(make).parameters.items() if p.default is not p.empty}
+
     def parameters(**given: Any) -> None:
         """Its signature says what `make` takes, and the type."""
 
     parameters.__signature__ = taken  # type: ignore[attr-defined]
     prepare = renamed(
-        lambda dtype=None, **given: (make(**given), dtype),
+        lambda dtype=None, **given: (make(**given), dtype, {**defaults, **given}),
         arguments if "dtype" in arguments else f"{arguments} dtype",
         make.__name__,
         parameters,

@@ -129,7 +129,17 @@ class GFile:
         self.close()
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._opened)
+        return self
+
+    def __next__(self) -> Any:
+        line = self._opened.readline()
+        if not line:
+            raise StopIteration
+        return line
+
+    def next(self) -> Any:
+        """The next line.  Raises StopIteration at the end."""
+        return next(self)
 
 
 class _Statistics:

@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 from aexec import summary, training
 from aexec.compat.v1.namespace import refuse
 from aexec.compat.v1.running.results import writable
+from aexec.compat.v1.running.session import Session
+from aexec.compat.v1.running.session_manager import SessionManager
 from aexec.compat.v1.running.training import (
     CheckpointSaverHook,
     Scaffold,
@@ -31,6 +34,7 @@ from aexec.runtime.config import SessionConfig
 from aexec.runtime.session.session import Session as _Session
 from aexec.runtime.threads.loop_thread import LoopThread
 from aexec.training.session_run_hook import Training
+from aexec.variables.initialization import global_variables_initializer
 
 __all__ = [
     "ChiefSessionCreator",
@@ -46,6 +50,10 @@ _DEFAULT = object()  # in place of an interval: TensorFlow's
 
 class SessionCreator:
     """`tf.train.SessionCreator`: says how a `MonitoredSession` is made; only aexec's own are used."""
+
+    def create_session(self) -> Session:
+        """A new session.  Raises NotImplementedError: a subclass makes it."""
+        raise NotImplementedError(f"create_session is not implemented for {self}.")
 
 
 class ChiefSessionCreator(SessionCreator):
@@ -68,6 +76,20 @@ class ChiefSessionCreator(SessionCreator):
         self.scaffold = scaffold or Scaffold()
         self.config = config
         self.checkpoint_dir = checkpoint_dir
+
+    def create_session(self) -> Session:
+        """A new session, which is restored from the folder or else initialised."""
+        scaffold = self.scaffold.finalize()
+        local = Scaffold.default_local_init_op() if scaffold.local_init_op is None else scaffold.local_init_op
+        return SessionManager(local, scaffold.ready_op).prepare_session(
+            "",
+            global_variables_initializer() if scaffold.init_op is None else scaffold.init_op,
+            scaffold.saver,
+            self.checkpoint_dir,
+            config=self.config,
+            init_feed_dict=scaffold.init_feed_dict,
+            init_fn=None if scaffold.init_fn is None else partial(scaffold.init_fn, scaffold),
+        )
 
 
 class _Awaited(training.SessionRunHook):

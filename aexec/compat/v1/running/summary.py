@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from aexec import proto, summary
 from aexec.compat.v1.namespace import namespace, renamed
 from aexec.compat.v1.values.tensors import get_default_graph
+from aexec.framework import errors
 from aexec.graph.graph import Graph
 from aexec.runtime.threads.loop_thread import LoopThread
 
@@ -39,11 +40,22 @@ class FileWriter:
         session: Any = None,
     ) -> None:
         self._logdir = os.fspath(logdir)
+        self._settings: dict[str, Any] = {
+            "max_queue": max_queue,
+            "flush_secs": flush_secs,
+            "filename_suffix": filename_suffix or "",
+        }
+        self._open(graph)
+
+    def _open(self, graph: Graph | None = None) -> None:
         self._thread = LoopThread("aexec.compat.writer")
         self._closed = False
-        self.ours = summary.FileWriter(
-            logdir, graph, max_queue=max_queue, flush_secs=flush_secs, filename_suffix=filename_suffix or ""
-        )
+        self.ours = summary.FileWriter(self._logdir, graph, **self._settings)
+
+    def reopen(self) -> None:
+        """Write into a new file of the folder, if this one is closed."""
+        if self._closed:
+            self._open()
 
     def get_logdir(self) -> str:
         """The folder."""
@@ -60,6 +72,17 @@ class FileWriter:
     def add_graph(self, graph: Graph, global_step: int | None = None, graph_def: Any = None) -> None:
         """Add a graph."""
         self._thread.wait(self.ours.add_graph(graph, int(global_step or 0)))
+
+    def add_meta_graph(self, meta_graph_def: proto.MetaGraphDef, global_step: int | None = None) -> None:
+        """Add a MetaGraph.
+
+        Raises:
+            TypeError: it is none.
+        """
+        if not isinstance(meta_graph_def, proto.MetaGraphDef):
+            raise errors.InvalidTypeError(f"meta_graph_def must be type MetaGraphDef, saw type: {type(meta_graph_def)}")
+        data = meta_graph_def.SerializeToString()
+        self.add_event(proto.Event(wall_time=time.time(), step=int(global_step or 0), meta_graph_def=data))
 
     def add_run_metadata(self, run_metadata: Any, tag: str, global_step: int | None = None) -> None:
         """Add the measurements of a run."""

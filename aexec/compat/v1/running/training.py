@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from google.protobuf import text_format
 from google.protobuf.message import Message
 
 from aexec import proto, summary, training
+from aexec.client.building import group
 from aexec.compat.v1.namespace import refuse
 from aexec.compat.v1.running.graph_util import write_graph
 from aexec.compat.v1.running.results import writable
@@ -21,10 +25,11 @@ from aexec.compat.v1.values.tensors import get_default_graph
 from aexec.framework import errors
 from aexec.graph.collections import GraphKeys
 from aexec.graph.meta_graph import MetaGraph
+from aexec.graph.nodes.node import Node
 from aexec.saved_model import graph_collections
 from aexec.summary import merge_all
 from aexec.training.session_run_hook import Training
-from aexec.variables.initialization import global_variables
+from aexec.variables.initialization import global_variables, local_variables_initializer
 
 __all__ = [
     "CheckpointSaverHook",
@@ -41,6 +46,7 @@ __all__ = [
     "StepCounterHook",
     "SummarySaverHook",
     "checkpoint_exists",
+    "export_meta_graph",
     "get_checkpoint_state",
     "global_step",
     "import_meta_graph",
@@ -133,6 +139,96 @@ class Saver:
         """The message that a MetaGraph holds."""
         return self.ours.saver_def
 
+    def to_proto(self, export_scope: str | None = None) -> proto.SaverDef | None:
+        """The message, with the scope left out of its names; None if its nodes are not inside the scope."""
+        made = proto.SaverDef()
+        made.CopyFrom(self.ours.saver_def)
+        if export_scope:
+            scope = f"{export_scope}/"
+            if not made.restore_op_name.startswith(scope):
+                return None
+            _rename(made, lambda name: name.removeprefix(scope))
+        return made
+
+    @staticmethod
+    def from_proto(saver_def: proto.SaverDef, import_scope: str | None = None) -> Saver:
+        """The saver of a message, whose nodes were imported into a scope."""
+        return Saver(saver_def=_scoped(saver_def, import_scope))
+
+    def build(self) -> None:
+        """Nothing: its nodes are made with it."""
+
+    def export_meta_graph(
+        self,
+        filename: str | None = None,
+        collection_list: Iterable[str] | None = None,
+        as_text: bool = False,
+        export_scope: str | None = None,
+        clear_devices: bool = False,
+        clear_extraneous_savers: bool = False,
+        strip_default_attrs: bool = False,
+        save_debug_info: bool = False,
+    ) -> proto.MetaGraphDef:
+        """The default graph with its collections and this saver as a message, which is also written to a file if one
+        is named.
+        """
+        refuse("Saver.export_meta_graph", export_scope=export_scope, clear_extraneous_savers=clear_extraneous_savers)
+        refuse("Saver.export_meta_graph", save_debug_info=save_debug_info)
+        return export_meta_graph(
+            filename,
+            collection_list=collection_list,
+            as_text=as_text,
+            clear_devices=clear_devices,
+            saver_def=self.ours.saver_def,
+            strip_default_attrs=strip_default_attrs,
+        )
+
+    def set_last_checkpoints(self, last_checkpoints: list[str]) -> None:
+        """Make these the checkpoints that are kept, oldest first, as if they were written now."""
+        self.set_last_checkpoints_with_time([(path, time.time()) for path in last_checkpoints])
+
+    def set_last_checkpoints_with_time(self, last_checkpoints_with_time: list[tuple[str, float]]) -> None:
+        """Make these the checkpoints that are kept, oldest first: paths, and times in seconds since 1970."""
+        self.ours.keep(last_checkpoints_with_time)
+
+    def recover_last_checkpoints(self, checkpoint_paths: Iterable[str]) -> None:
+        """Make those of these checkpoints that exist the kept ones, with the times of their files."""
+        found = [
+            (path, os.path.getmtime(index)) for path in checkpoint_paths if os.path.exists(index := f"{path}.index")
+        ]
+        self.ours.keep(found)
+
+
+def export_meta_graph(
+    filename: str | None = None,
+    meta_info_def: Any = None,
+    graph_def: Any = None,
+    saver_def: proto.SaverDef | None = None,
+    collection_list: Iterable[str] | None = None,
+    as_text: bool = False,
+    graph: Any = None,
+    export_scope: str | None = None,
+    clear_devices: bool = False,
+    clear_extraneous_savers: bool = False,
+    strip_default_attrs: bool = False,
+    save_debug_info: bool = False,
+    **kwargs: Any,
+) -> proto.MetaGraphDef:
+    """`tf.train.export_meta_graph`: a graph with its collections as a message, which is also written to a file if one
+    is named.
+    """
+    refuse("export_meta_graph", meta_info_def=meta_info_def, graph_def=graph_def, export_scope=export_scope)
+    refuse("export_meta_graph", clear_extraneous_savers=clear_extraneous_savers, save_debug_info=save_debug_info)
+    refuse("export_meta_graph", strip_default_attrs=strip_default_attrs, **kwargs)
+    made = graph_collections.export_meta_graph(graph=graph, collection_list=collection_list, saver_def=saver_def)
+    message = made.to_proto(clear_devices=clear_devices)
+    if filename is not None:
+        data = text_format.MessageToString(message).encode() if as_text else message.SerializeToString()
+        os.makedirs(os.path.dirname(filename) or ".", exist_ok=True)
+        with open(filename, "wb") as file:
+            file.write(data)
+    return message
+
 
 def import_meta_graph(
     meta_graph_or_file: Any, clear_devices: bool = False, import_scope: str | None = None, **kwargs: Any
@@ -149,12 +245,21 @@ def import_meta_graph(
     if found.saver_def is None or not found.saver_def.restore_op_name:
         scope = import_scope and f"{import_scope}/"
         return Saver() if get_default_graph().collections.get(GraphKeys.GLOBAL_VARIABLES, scope) else None
-    definition = proto.SaverDef()
-    definition.CopyFrom(found.saver_def)
-    if import_scope:
-        for field in ("filename_tensor_name", "save_tensor_name", "restore_op_name"):
-            setattr(definition, field, f"{import_scope}/{getattr(definition, field)}")
-    return Saver(saver_def=definition)
+    return Saver.from_proto(found.saver_def, import_scope)
+
+
+def _scoped(definition: proto.SaverDef, scope: str | None) -> proto.SaverDef:
+    """A copy with its names inside a scope."""
+    made = proto.SaverDef()
+    made.CopyFrom(definition)
+    if scope:
+        _rename(made, lambda name: f"{scope}/{name}")
+    return made
+
+
+def _rename(definition: proto.SaverDef, renamed: Callable[[str], str]) -> None:
+    for field in ("filename_tensor_name", "save_tensor_name", "restore_op_name"):
+        setattr(definition, field, renamed(getattr(definition, field)))
 
 
 def latest_checkpoint(checkpoint_dir: str, latest_filename: str = "checkpoint") -> str | None:
@@ -251,6 +356,32 @@ class Scaffold:
         self.summary_op: Any = given("summary_op", summary_op)
         self.saver: Saver | None = given("saver", saver)
 
+    @staticmethod
+    def get_or_default(arg_name: str, collection_key: str, default_constructor: Callable[[], Any]) -> Any:
+        """The one item of a collection; if there is none, what the function makes, which is added.
+
+        Raises:
+            RuntimeError: there are several.
+        """
+        collections = get_default_graph().collections
+        found = collections.get(collection_key)
+        if len(found) > 1:
+            raise RuntimeError(
+                f"More than one item in the collection {collection_key!r}. Please pass {arg_name} to set one"
+            )
+        if found:
+            return found[0]
+        made = default_constructor()
+        if made is not None:
+            collections.add(collection_key, made)
+        return made
+
+    @staticmethod
+    def default_local_init_op() -> Node:
+        """An operation that initialises local variables and fills tables."""
+        tables = get_default_graph().collections.get(GraphKeys.TABLE_INITIALIZERS)
+        return group(local_variables_initializer(), *tables)
+
     def finalize(self) -> Scaffold:
         """Make a saver and a summary of all, if the graph has something to save or to say; returns itself."""
         if self.saver is None and global_variables():
@@ -282,10 +413,12 @@ class SessionRunContext:
     def __init__(self, original_args: SessionRunArgs, session: Any, stop: Any) -> None:
         self.session = session
         self.original_args = original_args
+        self.stop_requested = False
         self._stop = stop
 
     def request_stop(self) -> None:
         """Make this step the last one."""
+        self.stop_requested = True
         self._stop()
 
 

@@ -1,7 +1,7 @@
 """`tf.Operation`: the nodes of a `tf.Graph`, with TensorFlow's methods; and TensorFlow's other methods of tensors.
 
 Nodes of other graphs are unchanged.  Tensors of all graphs have these methods once this module is imported.
-Next to read: `shapes.py`.
+Next to read: `members.py`, which adds those of types and of rows; `shapes.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from aexec import ops
 from aexec.compat.v1.values.default_session import default_session
 from aexec.compat.v1.values.shapes import TensorShape
 from aexec.framework import errors
-from aexec.framework.dtypes import DType
 from aexec.framework.shape import PartialTensorShape
 from aexec.framework.wire import attr_value
 from aexec.framework.wire.attr_types import NameAttrList, TensorAttr
@@ -23,7 +22,7 @@ from aexec.graph.nodes.node import Node, Tensor, TensorOperators
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.graph.tensor_proxy import TensorProxy
 
-__all__ = ["Operation", "consumers"]
+__all__ = ["Operation", "consumers", "give"]
 
 
 class Operation(Node):
@@ -190,22 +189,22 @@ def _ref(self: Any) -> _Reference:
     return _Reference(self)
 
 
-def _give(to: type, **methods: Any) -> None:
+def give(to: type, **methods: Any) -> None:
     """Add methods to a class of aexec, unless it has them."""
     for name, method in methods.items():
         if not hasattr(to, name):
             setattr(to, name, method)
 
 
-_give(Tensor, value_index=property(lambda self: self.index), device=property(lambda self: self.node.device))
-_give(Tensor, consumers=consumers, set_shape=_set_shape, eval=_eval, assign=property(_assign_to_slice))
-_give(TensorProxy, set_shape=_set_variable_shape, eval=_eval_variable)
-_give(TensorOperators, get_shape=_get_shape, ndim=property(_ndim), ref=_ref, experimental_ref=_ref)
-_give(Node, run=Operation.run, type=Operation.type, get_attr=Operation.get_attr, values=Operation.values)
-_give(PartialTensorShape, as_list=lambda self: list(self), ndims=PartialTensorShape.rank)
-_give(DType, as_numpy_dtype=property(lambda self: self.np.type), base_dtype=property(lambda self: self.base))
-_give(OpDef, input_arg=property(lambda self: self.to_proto().input_arg))
-_give(
+give(Tensor, value_index=property(lambda self: self.index), device=property(lambda self: self.node.device))
+give(Tensor, consumers=consumers, set_shape=_set_shape, eval=_eval, assign=property(_assign_to_slice))
+give(TensorProxy, set_shape=_set_variable_shape, eval=_eval_variable)
+give(TensorOperators, get_shape=_get_shape, ndim=property(_ndim), ref=_ref, experimental_ref=_ref)
+give(Node, run=Operation.run, type=Operation.type, get_attr=Operation.get_attr, values=Operation.values)
+give(Node, traceback=Operation.traceback)
+give(PartialTensorShape, as_list=lambda self: list(self), ndims=PartialTensorShape.rank)
+give(OpDef, input_arg=property(lambda self: self.to_proto().input_arg))
+give(
     OpDef,
     output_arg=property(lambda self: self.to_proto().output_arg),
     attr=property(lambda self: self.to_proto().attr),

@@ -9,10 +9,12 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 from aexec import proto
+from aexec.compat.v1.namespace import refuse
+from aexec.compat.v1.values import members  # noqa: F401 - types and rows have TensorFlow's members then
 from aexec.compat.v1.values.operations import Operation
 from aexec.graph.graph import Graph as _Graph
 from aexec.graph.graph import current_graph, set_default_graph
-from aexec.graph.nodes.node import Node
+from aexec.graph.nodes.node import Node, Tensor
 
 __all__ = ["Graph", "get_default_graph", "reset_default_graph"]
 
@@ -90,6 +92,29 @@ class Graph(_Graph):
     def container(self, container_name: str) -> Any:
         """Like `tf.container`."""
         return self.build_state.container(container_name)
+
+    def colocate_with(self, op: Any, ignore_existing: bool = False) -> Any:
+        """Like `tf.colocate_with`."""
+        refuse("Graph.colocate_with", ignore_existing=ignore_existing)
+        return self.build_state.colocate_with(op)
+
+    def is_feedable(self, tensor: Tensor) -> bool:
+        """True: every tensor can be fed."""
+        return True
+
+    def is_fetchable(self, tensor_or_op: Tensor | Node) -> bool:
+        """True: everything can be fetched."""
+        return True
+
+    @property
+    def building_function(self) -> bool:
+        """False: it is no function's body."""
+        return False
+
+    @property
+    def graph_def_versions(self) -> proto.VersionDef:
+        """The versions of the program that made it."""
+        return self.versions
 
 
 def get_default_graph() -> _Graph:
