@@ -14,9 +14,9 @@ __all__ = ["FILE", "MODULES", "callables", "resolve"]
 
 FILE = Path(__file__).parent.parent / "data" / "names.txt"
 
-MODULES = """app audio bitwise compat data data.experimental debugging distributions dtypes flags gfile graph_util image
-initializers io layers linalg lookup losses manip math math.special metrics nest nn nn.rnn_cell quantization queue
-ragged random saved_model sets signal sparse spectral strings summary train""".split()
+MODULES = """app audio bitwise compat data data.experimental debugging distributions dtypes feature_column flags gfile
+graph_util image initializers io layers linalg lookup losses manip math math.special metrics nest nn nn.rnn_cell
+quantization queue ragged random saved_model sets signal sparse spectral strings summary train""".split()
 
 # Classes whose methods are listed, too.
 CLASSES = ("data.Dataset", "data.Iterator", "RaggedTensor")

@@ -6,6 +6,8 @@ To be run in an environment with TensorFlow 2.21, tf_keras and tf-slim.  It writ
   `aexec.compat.v1`, and `contrib.py` in place of `tf.contrib`;
 - `values.json`: the values of `cases.py`;
 - `expressions.json`: the classes of the errors that the expressions of `expressions.py` raise, null for none;
+- `columns.json`: of the layers of `column_cases.py` the names and shapes of variables, and the values;
+- `column_errors.json`: of each expression there that raises an error, its class and its words;
 - `raw_ops.json`: of each op of `tf.raw_ops` the names of its arguments, and those of its results if it has several;
 - `members.json`: the public members of each class that `public_names.txt` lists;
 - `required.json`: how many arguments have to be given to what `names.txt` lists;
@@ -28,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.compat.recorded import column_cases
 from tests.compat.recorded.cases import CASES
 from tests.compat.recorded.contrib import contrib
 from tests.compat.recorded.expressions import EXPRESSIONS, outcome
@@ -164,6 +167,9 @@ def main() -> None:
     write("raw_ops.json", {name: raw_op(tf, name) for name in dir(tf.raw_ops) if not name.startswith("_")})
     write("expressions.json", {expression: outcome(tf, expression) for expression in EXPRESSIONS})
     write("values.json", {name: value(tf, case) for name, case in CASES.items()})
+    columns = column_cases.CASES.items()
+    write("columns.json", {name: column_cases.outcome(tf, case, as_data) for name, case in columns})
+    write("column_errors.json", {code: column_cases.raised(tf, code) for code in column_cases.RAISED})
     tf.contrib = contrib(tf)
     sys.argv = ["program"]  # whose flags have their defaults
     programs = sorted(path.stem for path in EXAMPLES.glob("*.py"))

@@ -482,6 +482,6 @@ __getattr__, __dir__ = namespace(
         """bucketized_column crossed_column embedding_column input_from_feature_columns one_hot_column
         real_valued_column sparse_column_with_hash_bucket sparse_column_with_integerized_feature sparse_column_with_keys
         weighted_sparse_column""".split(),
-        "make the tensors with tf.one_hot, tf.string_to_hash_bucket_fast, tf.nn.embedding_lookup",
+        "use the columns of tf.feature_column, and its input_layer",
     ),
 )
