@@ -39,7 +39,6 @@ REASONS = {
     "eigenvalues of matrices with three diagonals: tf.linalg.eigh has those of any": "linalg.eigh_tridiagonal",
     "whether samples have a gradient, which tf.gradients says": "distributions.*",
     "parsing of ragged and sparse features at once": "*SparseFeature io.*",
-    "columns of sequences": "feature_column.sequence_*",
     "boxes of a network's own": "image.generate_bounding_box_proposals",
     "SavedModels of TensorFlow 2": "saved_model.*",
     "checks that are switched on for a whole program": "debugging.*",

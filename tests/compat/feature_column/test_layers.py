@@ -47,6 +47,8 @@ SHORTER = (
     "combiner must be one of 'mean', 'sqrtn' or 'sum'",
     "To use shared_embedding_column, all categorical_columns must have the same number of buckets.",
     "To use shared_embedding_column, all categorical_columns must have the same type",
+    "In indicator_column: i_indicator. categorical_column must not be of type _SequenceCategoricalColumn.",
+    "In embedding_column: i_embedding. categorical_column must not be of type _SequenceCategoricalColumn.",
 )
 
 
@@ -140,3 +142,43 @@ def test_column_whose_weights_are_crossed_is_refused() -> None:
 def test_shared_embeddings_are_of_the_second_version() -> None:
     with pytest.raises(AttributeError, match="use shared_embedding_columns"):
         _ = tf.feature_column.shared_embeddings
+
+
+def sequences_of(*columns: Any, **features: Any) -> Any:
+    return tf.contrib.feature_column.sequence_input_layer(features, columns)
+
+
+def test_columns_of_examples_are_not_of_sequences() -> None:
+    fc = tf.feature_column
+    ids = fc.categorical_column_with_identity("i", 4)
+    with pytest.raises(ValueError, match="must be of type SequenceCategoricalColumn"):
+        sequences_of(fc.embedding_column(ids, 2), i=[[1]])
+    with pytest.raises(ValueError, match="must be of type _SequenceDenseColumn"):
+        sequences_of(fc.numeric_column("p"), p=[[1.0]])
+    with pytest.raises(TypeError, match="Input must be a SparseTensor"):
+        sequences_of(fc.sequence_numeric_column("p"), p=[[1.0]])
+
+
+def test_sequences_of_several_lengths_fail_in_the_run() -> None:
+    fc = tf.feature_column
+    columns = [fc.sequence_numeric_column(key) for key in "pq"]
+    long = tf.SparseTensor([[0, 0], [0, 1]], [1.0, 2.0], [1, 2])
+    short = tf.SparseTensor([[0, 0]], [1.0], [1, 2])
+    made = sequences_of(*columns, p=long, q=short)
+    with tf.Session() as session:
+        assert session.run(made[0]).tolist() == [[[1, 1], [2, 0]]]
+        with pytest.raises(errors.InvalidArgumentError, match="several lengths"):
+            session.run(made[1])
+
+
+def test_layer_of_sequences_feeds_a_recurrent_network() -> None:
+    fc = tf.feature_column
+    ids = tf.sparse_placeholder(tf.int64, [None, None])
+    column = fc.embedding_column(fc.sequence_categorical_column_with_identity("i", 4), 3)
+    values, lengths = sequences_of(column, i=ids)
+    outputs, _ = tf.nn.dynamic_rnn(tf.nn.rnn_cell.GRUCell(5), values, lengths, dtype=tf.float32)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        given = tf.SparseTensorValue([[0, 0], [0, 1], [1, 0]], [3, 1, 2], [2, 2])
+        found = session.run(outputs, {ids: given})
+    assert found.shape == (2, 2, 5) and not found[1, 1].any() and found[0, 1].all()

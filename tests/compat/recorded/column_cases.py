@@ -151,6 +151,44 @@ def _of_examples(tf: Any) -> list[Any]:
     return [fc.input_layer(tf.parse_example(serialized, spec), columns)]
 
 
+def sequences(tf: Any) -> dict[str, Any]:
+    """Sparse features, whose examples have 2, 0 and 1 elements."""
+
+    def sparse(indices: Any, values: Any, shape: Any) -> Any:
+        return tf.SparseTensor(indices, values, shape)
+
+    return {
+        "i": sparse([[0, 0], [0, 1], [2, 0]], np.array([1, 3, 2], np.int64), [3, 3]),
+        "several": sparse([[0, 0, 0], [0, 0, 1], [0, 1, 0], [2, 0, 1]], np.array([1, 3, 2, 0], np.int64), [3, 3, 2]),
+        "dense": np.array([[0, 3, -1], [-1, -1, -1], [1, -1, -1]], np.int64),
+        "s": sparse([[0, 0], [0, 1], [2, 0]], ["red", "black", "blue"], [3, 3]),
+        "p": sparse([[0, 0], [0, 1], [2, 0]], [1.0, 2.0, 3.0], [3, 3]),
+        "pairs": sparse([[0, 0], [0, 1], [0, 2], [2, 0], [2, 1]], [1.0, 2.0, 3.0, 4.0, 5.0], [3, 6]),
+        "rows": sparse([[0, 0, 0], [0, 1, 1], [2, 0, 0]], [1.0, 2.0, 3.0], [3, 3, 2]),
+    }
+
+
+def sequence(*build: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A case of `sequence_input_layer`."""
+    return lambda tf: list(
+        tf.contrib.feature_column.sequence_input_layer(sequences(tf), [column(tf.feature_column) for column in build])
+    )
+
+
+def ids_of(key: str) -> Callable[[Any], Any]:
+    return lambda fc: fc.embedding_column(fc.sequence_categorical_column_with_identity(key, 4), 2)
+
+
+def counts_of(key: str) -> Callable[[Any], Any]:
+    return lambda fc: fc.indicator_column(fc.sequence_categorical_column_with_identity(key, 4))
+
+
+def _shared_by_sequences(tf: Any) -> list[Any]:
+    fc = tf.feature_column
+    ids = [fc.sequence_categorical_column_with_identity(key, 4) for key in ("several", "i")]
+    return list(tf.contrib.feature_column.sequence_input_layer(sequences(tf), fc.shared_embedding_columns(ids, 2)))
+
+
 CASES: dict[str, Callable[[Any], Any]] = {
     "numbers in the order of names": layer(p2, p, lambda fc: fc.numeric_column("n")),
     "a function of numbers": layer(lambda fc: fc.numeric_column("p2", [2], normalizer_fn=lambda x: x * 2 - 1)),
@@ -207,11 +245,31 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "shared rows": _shared,
     "what columns have": _by_columns,
     "columns of examples": _of_examples,
+    "sequences": sequence(ids_of("i"), ids_of("several"), ids_of("dense"), lambda fc: fc.sequence_numeric_column("p")),
+    "sequences of counts": sequence(counts_of("i"), counts_of("several"), counts_of("dense")),
+    "sequences of pairs of numbers": sequence(
+        lambda fc: fc.sequence_numeric_column("pairs", 2, -1.0, normalizer_fn=lambda x: x * 2.0),
+        lambda fc: fc.sequence_numeric_column("rows", [2], 9.0),
+    ),
+    "sequences of numbers whose last is missing": sequence(lambda fc: fc.sequence_numeric_column("p", [3])),
+    "sequences of words": sequence(
+        lambda fc: fc.indicator_column(
+            fc.sequence_categorical_column_with_vocabulary_list("s", ["red", "blue"], num_oov_buckets=1)
+        ),
+    ),
+    "sequences of hashes": sequence(
+        lambda fc: fc.embedding_column(fc.sequence_categorical_column_with_hash_bucket("s", 5), 2)
+    ),
+    "rows that sequences share": _shared_by_sequences,
+    "sequences in a linear model": lambda tf: tf.feature_column.linear_model(
+        sequences(tf), [tf.feature_column.sequence_categorical_column_with_identity(key, 4) for key in ("i", "several")]
+    ),
 }
 
 N = "tf.feature_column.numeric_column('p')"
 H = "tf.feature_column.categorical_column_with_hash_bucket('h', 5)"
 IDS = "tf.feature_column.categorical_column_with_identity('i', 4)"
+SEQUENCE = "tf.feature_column.sequence_categorical_column_with_identity('i', 4)"
 FC = "tf.feature_column."
 
 # What raises an error: its words are recorded.
@@ -275,6 +333,11 @@ RAISED = [
     f"{FC}linear_model({{'p': [1.0], 'q': [1.0, 2.0]}}, [{N}, {FC}numeric_column('q')])",
     f"{FC}linear_model({{'i': [1]}}, [{IDS}], sparse_combiner='max')",
     f"{FC}linear_model({{}}, [])",
+    f"{FC}sequence_numeric_column('p', dtype=tf.string)",
+    f"{FC}sequence_numeric_column('p', normalizer_fn=3)",
+    f"{FC}sequence_numeric_column('p', 0)",
+    f"{FC}input_layer({{'i': [[1]]}}, [{FC}indicator_column({SEQUENCE})])",
+    f"{FC}input_layer({{'i': [[1]]}}, [{FC}embedding_column({SEQUENCE}, 2)])",
 ]
 
 

@@ -2,7 +2,7 @@
 
 `slim` and `layers` are those of the package tf-slim, TensorFlow's own sources, which need two names that moved.  `rnn`
 has the cells of `tf.nn.rnn_cell`.  `crf` and `seq2seq` are formulas here, in plain ops, for what the programs use of
-them.
+them.  So is the layer of sequences of `feature_column`.
 """
 
 # ruff: noqa: N802  # names of TensorFlow
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["contrib"]
+__all__ = ["contrib", "sequence_input_layer"]
 
 
 def contrib(tf: Any) -> Any:
@@ -33,7 +33,30 @@ def contrib(tf: Any) -> Any:
         rnn=tf.nn.rnn_cell,
         crf=SimpleNamespace(crf_log_likelihood=_log_likelihood(tf), viterbi_decode=_viterbi_decode),
         seq2seq=_Seq2seq(tf),
+        feature_column=SimpleNamespace(sequence_input_layer=sequence_input_layer(tf)),
     )
+
+
+def sequence_input_layer(tf: Any) -> Any:
+    """What the columns give, which still know sequences: side by side, with the lengths of the first."""
+    old = import_module("tensorflow.python.feature_column.feature_column")
+    new = import_module("tensorflow.python.feature_column.feature_column_v2")
+
+    def found(column: Any, features: Any) -> Any:
+        with tf.variable_scope(None, getattr(column, "_var_scope_name", column.name)):
+            if hasattr(column, "_get_sequence_dense_tensor"):
+                return column._get_sequence_dense_tensor(old._LazyBuilder(features), trainable=True)
+            return column.get_sequence_dense_tensor(new.FeatureTransformationCache(features), None)
+
+    def layer(features: Any, feature_columns: Any) -> Any:
+        with tf.variable_scope(None, "sequence_input_layer"):
+            tensors, lengths = zip(
+                *(found(column, features) for column in sorted(feature_columns, key=lambda c: c.name)), strict=True
+            )
+            flat = [tf.reshape(one, tf.concat([tf.shape(one)[:2], [-1]], 0)) for one in tensors]
+            return tf.concat(flat, 2), lengths[0]
+
+    return layer
 
 
 def _log_likelihood(tf: Any) -> Any:

@@ -167,10 +167,10 @@ def main() -> None:
     write("raw_ops.json", {name: raw_op(tf, name) for name in dir(tf.raw_ops) if not name.startswith("_")})
     write("expressions.json", {expression: outcome(tf, expression) for expression in EXPRESSIONS})
     write("values.json", {name: value(tf, case) for name, case in CASES.items()})
+    tf.contrib = contrib(tf)
     columns = column_cases.CASES.items()
     write("columns.json", {name: column_cases.outcome(tf, case, as_data) for name, case in columns})
     write("column_errors.json", {code: column_cases.raised(tf, code) for code in column_cases.RAISED})
-    tf.contrib = contrib(tf)
     sys.argv = ["program"]  # whose flags have their defaults
     programs = sorted(path.stem for path in EXAMPLES.glob("*.py"))
     write("program_losses.json", {program: losses(program) for program in programs})

@@ -31,7 +31,8 @@ __getattr__, __dir__ = namespace(
     {
         **{
             name: f"contrib.{name}"
-            for name in "crf data framework layers legacy_seq2seq metrics opt rnn seq2seq slim training".split()
+            for name in """crf data feature_column framework layers legacy_seq2seq metrics opt rnn seq2seq slim
+            training""".split()
         },
         "distributions": "networks.distributions",
         "lookup": "functions.lookup",

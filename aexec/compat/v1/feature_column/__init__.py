@@ -27,6 +27,12 @@ __getattr__, __dir__ = namespace(
         },
         "crossed_column": "feature_column.crossed:crossed_column",
         **{name: f"feature_column.embedding:{name}" for name in ("embedding_column", "shared_embedding_columns")},
+        **{
+            name: f"feature_column.sequences:{name}"
+            for name in """sequence_categorical_column_with_hash_bucket sequence_categorical_column_with_identity
+            sequence_categorical_column_with_vocabulary_file sequence_categorical_column_with_vocabulary_list
+            sequence_numeric_column""".split()
+        },
         "indicator_column": "feature_column.indicator:indicator_column",
         "input_layer": "feature_column.inputs:input_layer",
         "linear_model": "feature_column.linear:linear_model",

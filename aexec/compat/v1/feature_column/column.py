@@ -17,7 +17,17 @@ from aexec.graph.nodes.node import Tensor
 if TYPE_CHECKING:
     from aexec.compat.v1.feature_column.features import FeatureValues
 
-__all__ = ["CategoricalColumn", "DenseColumn", "FeatureColumn", "IdsAndWeights", "Weights", "checked_key", "in_order"]
+__all__ = [
+    "CategoricalColumn",
+    "DenseColumn",
+    "FeatureColumn",
+    "IdsAndWeights",
+    "OfSequences",
+    "SequenceColumn",
+    "Weights",
+    "checked_key",
+    "in_order",
+]
 
 
 class IdsAndWeights(NamedTuple):
@@ -30,6 +40,18 @@ class IdsAndWeights(NamedTuple):
 
     ids: SparseTensor
     weights: SparseTensor | None = None
+
+
+class OfSequences(NamedTuple):
+    """What a column makes of a feature of sequences.
+
+    Attributes:
+        values: [batch, time, …], float32.
+        lengths: of the sequences, [batch], int64.
+    """
+
+    values: Tensor
+    lengths: Tensor
 
 
 @dataclass(frozen=True)
@@ -78,6 +100,19 @@ class DenseColumn(FeatureColumn):
 
     def dense(self, features: FeatureValues, weights: Weights) -> Tensor:
         """The tensor; variables are made in the current scope."""
+        raise NotImplementedError
+
+
+class SequenceColumn(FeatureColumn):
+    """A column whose tensor may enter a layer of sequences."""
+
+    @property
+    def variable_shape(self) -> TensorShape:
+        """The shape of one element of a sequence."""
+        raise NotImplementedError
+
+    def of_sequences(self, features: FeatureValues, weights: Weights) -> OfSequences:
+        """The tensor, [batch, time, *variable_shape]; variables are made in the current scope."""
         raise NotImplementedError
 
 

@@ -12,8 +12,16 @@ from typing import Any
 
 from aexec import nn
 from aexec.compat.v1.feature_column.categorical import WeightedCategoricalColumn
-from aexec.compat.v1.feature_column.column import CategoricalColumn, DenseColumn, IdsAndWeights, Weights
+from aexec.compat.v1.feature_column.column import (
+    CategoricalColumn,
+    DenseColumn,
+    IdsAndWeights,
+    OfSequences,
+    SequenceColumn,
+    Weights,
+)
 from aexec.compat.v1.feature_column.features import FeatureValues
+from aexec.compat.v1.feature_column.sequences import check_of_examples, sequence_lengths
 from aexec.compat.v1.functions.variables import get_variable
 from aexec.compat.v1.networks.initializers import truncated_normal_initializer
 from aexec.compat.v1.running.checkpoints import init_from_checkpoint
@@ -26,7 +34,7 @@ __all__ = ["EmbeddingColumn", "SharedEmbeddingColumn", "embedding_column", "shar
 
 
 @dataclass(frozen=True)
-class EmbeddingColumn(DenseColumn):
+class EmbeddingColumn(DenseColumn, SequenceColumn):
     """Made by `embedding_column`."""
 
     categorical_column: CategoricalColumn
@@ -38,6 +46,8 @@ class EmbeddingColumn(DenseColumn):
     max_norm: float | None
     trainable: bool
     use_safe_embedding_lookup: bool
+
+    _kind = "embedding_column"
 
     @property
     def name(self) -> str:
@@ -56,7 +66,12 @@ class EmbeddingColumn(DenseColumn):
         return self.categorical_column.sparse(features)
 
     def dense(self, features: FeatureValues, weights: Weights) -> Tensor:
+        check_of_examples(self.categorical_column, f"{self._kind}: {self.name}")
         return self._combined(self.table(weights), features.get(self))
+
+    def of_sequences(self, features: FeatureValues, weights: Weights) -> OfSequences:
+        lengths = sequence_lengths(self.categorical_column, features, f"{self._kind}: {self.name}")
+        return OfSequences(self._combined(self.table(weights), features.get(self)), lengths)
 
     def table(self, weights: Weights) -> Any:
         """The variable `embedding_weights` of the current scope, [num_buckets, dimension], float32."""
@@ -89,6 +104,8 @@ class SharedEmbeddingColumn(EmbeddingColumn):
     """One of those made by `shared_embedding_columns`."""
 
     shared_embedding_collection_name: str
+
+    _kind = "shared_embedding_column"
 
     @property
     def name(self) -> str:

@@ -9,8 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from aexec import ops
-from aexec.compat.v1.feature_column.column import CategoricalColumn, DenseColumn, IdsAndWeights, Weights
+from aexec.compat.v1.feature_column.column import (
+    CategoricalColumn,
+    DenseColumn,
+    IdsAndWeights,
+    OfSequences,
+    SequenceColumn,
+    Weights,
+)
 from aexec.compat.v1.feature_column.features import FeatureValues
+from aexec.compat.v1.feature_column.sequences import check_of_examples, sequence_lengths
 from aexec.compat.v1.values.shapes import TensorShape
 from aexec.framework import dtypes, errors
 from aexec.graph.nodes.node import Tensor
@@ -20,7 +28,7 @@ __all__ = ["IndicatorColumn", "indicator_column"]
 
 
 @dataclass(frozen=True)
-class IndicatorColumn(DenseColumn):
+class IndicatorColumn(DenseColumn, SequenceColumn):
     """Made by `indicator_column`."""
 
     categorical_column: CategoricalColumn
@@ -42,8 +50,13 @@ class IndicatorColumn(DenseColumn):
         return _counts(self.categorical_column.sparse(features), self.categorical_column.num_buckets)
 
     def dense(self, features: FeatureValues, weights: Weights) -> Tensor:
+        check_of_examples(self.categorical_column, f"indicator_column: {self.name}")
         found: Tensor = features.get(self)
         return found
+
+    def of_sequences(self, features: FeatureValues, weights: Weights) -> OfSequences:
+        lengths = sequence_lengths(self.categorical_column, features, f"indicator_column: {self.name}")
+        return OfSequences(features.get(self), lengths)
 
 
 def _counts(found: IdsAndWeights, buckets: int) -> Tensor:
