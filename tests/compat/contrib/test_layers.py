@@ -312,7 +312,7 @@ def test_slim_losses_take_predictions_first() -> None:
     [
         ("contrib.keras", "layers are functions here"),
         ("contrib.learn", "MonitoredTrainingSession"),
-        ("contrib.layers.real_valued_column", "columns of tf.feature_column"),
+        ("contrib.layers.real_valued_column", "use tf.feature_column.numeric_column"),
         ("contrib.rnn.NASCell", "in `call`"),
         ("contrib.slim.nets", "put their files beside yours"),
     ],

@@ -478,10 +478,24 @@ __getattr__, __dir__ = namespace(
         "relu": "contrib.layers:fully_connected",
         "safe_embedding_lookup_sparse": "networks.nn:safe_embedding_lookup_sparse",
     },
-    dict.fromkeys(
-        """bucketized_column crossed_column embedding_column input_from_feature_columns one_hot_column
-        real_valued_column sparse_column_with_hash_bucket sparse_column_with_integerized_feature sparse_column_with_keys
-        weighted_sparse_column""".split(),
-        "use the columns of tf.feature_column, and its input_layer",
-    ),
+    {
+        name: f"use tf.feature_column.{new}"
+        for name, new in {
+            "bucketized_column": "bucketized_column",
+            "crossed_column": "crossed_column",
+            "embedding_column": "embedding_column",
+            "input_from_feature_columns": "input_layer",
+            "joint_weighted_sum_from_feature_columns": "linear_model",
+            "one_hot_column": "indicator_column",
+            "real_valued_column": "numeric_column",
+            "sequence_input_from_feature_columns": "sequence_numeric_column, and tf.contrib.feature_column",
+            "shared_embedding_columns": "shared_embedding_columns",
+            "sparse_column_with_hash_bucket": "categorical_column_with_hash_bucket",
+            "sparse_column_with_integerized_feature": "categorical_column_with_identity",
+            "sparse_column_with_keys": "categorical_column_with_vocabulary_list",
+            "sparse_column_with_vocabulary_file": "categorical_column_with_vocabulary_file",
+            "weighted_sparse_column": "weighted_categorical_column",
+            "weighted_sum_from_feature_columns": "linear_model",
+        }.items()
+    },
 )

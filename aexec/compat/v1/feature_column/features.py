@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aexec import ops
-from aexec.client.building import control_dependencies, name_scope
+from aexec.client.building import control_dependencies
 from aexec.compat.v1.functions.control_flow_ops import assert_positive
 from aexec.compat.v1.functions.conversions import convert_to_tensor_or_sparse_tensor
 from aexec.compat.v1.functions.sparse_ops import sparse_reshape
@@ -40,8 +40,7 @@ class FeatureValues:
             TypeError: the key is neither a string nor a column.
         """
         if key not in self._made:
-            with name_scope(None if isinstance(key, str) else key.name.replace(" ", "_")):
-                self._made[key] = self._get(key)
+            self._made[key] = self._get(key)
         return self._made[key]
 
     def _get(self, key: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Which features columns read, as `tf.parse_example` takes them.
+"""Which features columns and canned estimators read, as `tf.parse_example` takes them.
 
 Next to read: `aexec/compat/v1/functions/io.py`.
 """
@@ -9,9 +9,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from aexec.compat.v1.feature_column.column import FeatureColumn
-from aexec.framework import errors
+from aexec.compat.v1.feature_column.numeric import NumericColumn, numeric_column
+from aexec.compat.v1.functions.io import FixedLenFeature
+from aexec.framework import dtypes, errors
 
-__all__ = ["make_parse_example_spec"]
+__all__ = ["classifier_parse_example_spec", "make_parse_example_spec", "regressor_parse_example_spec"]
 
 
 def make_parse_example_spec(feature_columns: Iterable[Any]) -> dict[str, Any]:
@@ -30,3 +32,66 @@ def make_parse_example_spec(feature_columns: Iterable[Any]) -> dict[str, Any]:
                     f"feature_columns contain different parse_spec for key {key}. Given {spec} and {found[key]}"
                 )
     return found
+
+
+def classifier_parse_example_spec(
+    feature_columns: Iterable[Any],
+    label_key: str,
+    label_dtype: Any = dtypes.int64,
+    label_default: Any = None,
+    weight_column: Any = None,
+) -> dict[str, Any]:
+    """`tf.estimator.classifier_parse_example_spec`: the features that columns read, a label and a weight.
+
+    Args:
+        feature_columns: of the classifier.
+        label_key: name of the label, one value.
+        label_dtype: int64 for numbers of classes, string for their names.
+        label_default: of examples without a label; None if there is none.
+        weight_column: of the examples' weights: a column of `numeric_column`, or the name of the feature.
+
+    Raises:
+        ValueError: a column reads the label or the weight, the weight is no such column, or two columns read the same
+            feature in different ways.
+    """
+    label = FixedLenFeature((1,), dtypes.as_dtype(label_dtype), label_default)
+    return _with_label(feature_columns, label_key, label, weight_column)
+
+
+def regressor_parse_example_spec(
+    feature_columns: Iterable[Any],
+    label_key: str,
+    label_dtype: Any = dtypes.float32,
+    label_default: Any = None,
+    label_dimension: int = 1,
+    weight_column: Any = None,
+) -> dict[str, Any]:
+    """`tf.estimator.regressor_parse_example_spec`: the features that columns read, a label and a weight.
+
+    Args:
+        label_dimension: the number of values of a label.
+
+    Other arguments, and errors, are those of `classifier_parse_example_spec`.
+    """
+    label = FixedLenFeature((label_dimension,), dtypes.as_dtype(label_dtype), label_default)
+    return _with_label(feature_columns, label_key, label, weight_column)
+
+
+def _with_label(feature_columns: Iterable[Any], key: str, label: FixedLenFeature, weight_column: Any) -> dict[str, Any]:
+    found = make_parse_example_spec(feature_columns)
+    if key in found:
+        raise errors.InvalidValueError(f"label should not be used as feature. label_key: {key}, features: {found}")
+    found[key] = label
+    if weight_column is None:
+        return found
+    weight = numeric_column(weight_column) if isinstance(weight_column, str) else weight_column
+    if not isinstance(weight, NumericColumn):
+        raise errors.InvalidValueError(
+            "weight_column should be an instance of tf.feature_column.numeric_column. Given type: "
+            f"{type(weight).__name__} value: {weight}"
+        )
+    if weight.key in found:
+        raise errors.InvalidValueError(
+            f"weight_column should not be used as feature. weight_column: {weight.key}, features: {found}"
+        )
+    return found | weight.parse_example_spec
