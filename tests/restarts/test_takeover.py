@@ -234,7 +234,7 @@ async def adding_clients(port: int, session: str, *, idle_may_close: bool = Fals
         while True:
             try:
                 await add_once(client, number, key)
-            except aiohttp.ServerDisconnectedError:
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):  # before its body was written, or after
                 if not idle_may_close or client.connector.force_close:
                     raise
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -19,20 +20,20 @@ async def test_outputs_come_before_the_end() -> None:
     g.placeholder("x", dtypes.float32)
     g("early", "Square", "x", T=dtypes.float32)
     g("late", "TestGate", "x", key=gate.key, T=dtypes.float32)
-    told: list[tuple[str, Any]] = []
+    told: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
     async with aexec.Session(g.graph()) as session:
         call = session.make_callable(["late:0", "early:0"], ["x:0"])
         for _ in range(4):  # often enough that it would be compiled
-            told.clear()
             gate.entered.clear()
             gate.open.clear()
-            step = call.prepare(3.0, on_output=lambda name, value: told.append((name, value)))
+            step = call.prepare(3.0, on_output=lambda *output: told.put_nowait(output))
             step.launch()
             await gate.entered.wait()
-            assert told == [("early:0", 9)]
+            assert await told.get() == ("early:0", 9)
             gate.open.set()
             assert await step == [3, 9]
-            assert told == [("early:0", 9), ("late:0", 3)]
+            assert told.get_nowait() == ("late:0", 3)
+            assert told.empty()
 
 
 async def test_dead_output_is_not_reported() -> None:
