@@ -37,7 +37,6 @@ REASONS = {
     nn.with_space_to_batch""",
     "ragged tensors that are joined or crossed": "ragged.*",
     "eigenvalues of matrices with three diagonals: tf.linalg.eigh has those of any": "linalg.eigh_tridiagonal",
-    "whether samples have a gradient, which tf.gradients says": "distributions.*",
     "parsing of ragged and sparse features at once": "*SparseFeature io.*",
     "boxes of a network's own": "image.generate_bounding_box_proposals",
     "SavedModels of TensorFlow 2": "saved_model.*",

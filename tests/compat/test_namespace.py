@@ -31,7 +31,6 @@ OTHERWISE = {
     "VariableScope",
     "data.Dataset",
     "data.Iterator",
-    "distributions.Distribution",
     "dtypes.DType",
     "flags.Flag",
     "flags.FlagHolder",

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.compat.recorded.distribution_cases import CASES as DISTRIBUTIONS
 from tests.compat.recorded.metric_cases import CASES as METRICS
 from tests.compat.recorded.names_cases import CASES as NAMES
 from tests.compat.recorded.numeric_cases import CASES as NUMERIC
@@ -303,6 +304,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
     **METRICS,
     **RARE,
     **TEXT,
+    **DISTRIBUTIONS,
 }
 
 
