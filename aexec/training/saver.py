@@ -77,6 +77,8 @@ class Saver:
         max_to_keep: how many checkpoints to keep; 0 for all.
         keep_checkpoint_every_n_hours: besides these, one checkpoint per this many hours is kept for ever.
         sharded: write one data file per device.
+        relative_paths: write paths relative to the folder of checkpoints into its `checkpoint` file, so that it may be
+            moved.
         saver_def: nodes that save and restore, as a MetaGraph names them; its settings are used.
         meta_graph: what to write beside checkpoints, with the graph of the session; by default the graph only.
         clock: seconds since 1970.
@@ -97,6 +99,7 @@ class Saver:
         name: str = "save",
         saver_def: proto.SaverDef | None = None,
         meta_graph: MetaGraph | None = None,
+        relative_paths: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         if saver_def is None:
@@ -107,6 +110,7 @@ class Saver:
             saver_def.keep_checkpoint_every_n_hours = keep_checkpoint_every_n_hours
         self.saver_def = saver_def
         self._meta_graph = meta_graph
+        self._relative_paths = relative_paths
         self._clock = clock
         self._kept: list[tuple[str, float]] = []
         self._last_preserved = clock()
@@ -229,7 +233,7 @@ class Saver:
                 doomed.append(old)
         kept = kept[max(surplus, 0) :]
         state = CheckpointState(path, tuple(p for p, _ in kept), tuple(t for _, t in kept), preserved)
-        await update_checkpoint_state(os.path.dirname(path), state, latest_filename)
+        await update_checkpoint_state(os.path.dirname(path), state, latest_filename, relative=self._relative_paths)
         self._kept, self._last_preserved = kept, preserved
         for old in doomed:
             await remove_checkpoint(old)

@@ -66,6 +66,7 @@ class TrainingSession:
     Args:
         graph: by default the one being built.  Nodes are added to it here.
         checkpoint_dir: restored from, and saved to by a `CheckpointSaverHook`; by default nothing is kept.
+        checkpoint_path: a checkpoint that is restored in any case.
         hooks: called around each step, in this order.
         save_checkpoint_steps: how often to save, in steps.
         save_checkpoint_secs: how often to save, in seconds; 600 by default, unless steps are given; with 0, values are
@@ -92,6 +93,7 @@ class TrainingSession:
         graph: Graph | None = None,
         *,
         checkpoint_dir: str | None = None,
+        checkpoint_path: str | None = None,
         hooks: Iterable[SessionRunHook] = (),
         save_checkpoint_steps: int | None = None,
         save_checkpoint_secs: float | None = None,
@@ -110,6 +112,7 @@ class TrainingSession:
         self.hooks = list(hooks)
         self.coordinator = Coordinator()
         self._checkpoint_dir = checkpoint_dir
+        self._checkpoint_path = checkpoint_path
         self._init_feeds = init_feeds
         self._init_fn = init_fn
         self._make_session = make_session
@@ -124,7 +127,7 @@ class TrainingSession:
         self._steps = _Turnstile()
         with self.graph:
             self._global_step = get_global_step()
-            if saver is None and checkpoint_dir is not None:
+            if saver is None and (checkpoint_dir is not None or checkpoint_path is not None):
                 saver = Saver(global_variables())
             self._saver = saver
             if saver is not None and checkpoint_dir is not None and save_checkpoint_secs != 0:
@@ -171,10 +174,13 @@ class TrainingSession:
             session = await session
         self._session = session
         self.coordinator = Coordinator()
-        path = None if self._checkpoint_dir is None else await latest_checkpoint(self._checkpoint_dir)
-        if path is not None and self.saver is not None and self._checkpoint_dir is not None:
+        path = self._checkpoint_path
+        if path is None and self._checkpoint_dir is not None:
+            path = await latest_checkpoint(self._checkpoint_dir)
+        if path is not None and self.saver is not None:
             await self.saver.restore(session, path)
-            await self.saver.recover(self._checkpoint_dir)
+            if self._checkpoint_dir is not None:
+                await self.saver.recover(self._checkpoint_dir)
         else:
             await session.run([], self._init_feeds, [self._init_op])
             if self._init_fn is not None:

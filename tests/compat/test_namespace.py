@@ -159,7 +159,7 @@ def is_message(name: str) -> bool:
         ("data.experimental.SqlDataset", "from_generator"),
         ("GradientTape", "no eager execution"),
         ("train.WorkerSessionCreator", "docs/distributed.md"),
-        ("estimator", "MonitoredTrainingSession"),
+        ("estimator.BoostedTreesClassifier", "model_fn"),
         ("string_lower", "the op of that name is aexec.ops.string_lower"),
         ("placholder", "did you mean placeholder"),
         ("raw_ops.MatMull", "aexec has no op 'MatMull'"),

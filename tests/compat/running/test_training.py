@@ -416,3 +416,26 @@ def test_main_op_of_a_model_initialises_variables_and_restores() -> None:
     with tf.Session() as sess:
         sess.run(second)
         assert sess.run(local) == 2.0
+
+
+def test_relative_paths_let_a_folder_be_moved(tmp_path: Path) -> None:
+    tf.get_variable("v", initializer=1.0)
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        tf.train.Saver(save_relative_paths=True).save(sess, str(tmp_path / "old" / "model"), 3)
+    (tmp_path / "old").rename(tmp_path / "new")
+    assert tf.train.latest_checkpoint(str(tmp_path / "new")) == str(tmp_path / "new" / "model-3")
+
+
+def test_session_begins_with_a_checkpoint_that_is_not_the_latest(tmp_path: Path) -> None:
+    v = tf.get_variable("v", initializer=1.0)
+    saver = tf.train.Saver()
+    with tf.Session() as sess:
+        for step in (1, 2):
+            sess.run(v.assign(step))
+            saver.save(sess, str(tmp_path / "model"), step)
+    creator = tf.train.ChiefSessionCreator(checkpoint_filename_with_path=str(tmp_path / "model-1"))
+    with tf.train.MonitoredSession(creator) as session:
+        assert session.run(v) == 1
+    with pytest.raises(ValueError, match="Can not provide both"):
+        tf.train.ChiefSessionCreator(checkpoint_dir="a", checkpoint_filename_with_path="b")

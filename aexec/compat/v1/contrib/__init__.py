@@ -17,7 +17,7 @@ _MISSING = {
     "cudnn_rnn": "use tf.nn.rnn_cell.LSTMCell and tf.nn.dynamic_rnn",
     "distribute": "see docs/distributed.md, and docs/training.md for several replicas",
     "eager": "there is no eager execution: build a graph and run it in a session",
-    "estimator": "write the loop with tf.train.MonitoredTrainingSession",
+    "estimator": "use tf.estimator",
     "keras": "layers are functions here (tf.layers, aexec.nn), and variables are those of tf.get_variable",
     "learn": "write the loop with tf.train.MonitoredTrainingSession; MNIST is read by aexec.compat.mnist",
     "lite": "aexec runs graphs as they are, or OpenVINO runs regions of them: docs/delegates.md",

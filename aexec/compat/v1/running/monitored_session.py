@@ -59,8 +59,12 @@ class SessionCreator:
 class ChiefSessionCreator(SessionCreator):
     """`tf.train.ChiefSessionCreator`: a session of this process, restored from a folder if that has a checkpoint.
 
+    Args:
+        checkpoint_filename_with_path: a checkpoint that is restored in any case.
+
     Raises:
-        UnimplementedError: `master` or `checkpoint_filename_with_path` is given.
+        ValueError: both a folder and a checkpoint are given.
+        UnimplementedError: `master` is given.
     """
 
     def __init__(
@@ -72,10 +76,12 @@ class ChiefSessionCreator(SessionCreator):
         checkpoint_filename_with_path: str | None = None,
     ) -> None:
         refuse("ChiefSessionCreator", master=master or None)
-        refuse("ChiefSessionCreator", checkpoint_filename_with_path=checkpoint_filename_with_path)
+        if checkpoint_dir and checkpoint_filename_with_path:
+            raise errors.InvalidValueError("Can not provide both checkpoint_dir and checkpoint_filename_with_path.")
         self.scaffold = scaffold or Scaffold()
         self.config = config
         self.checkpoint_dir = checkpoint_dir
+        self.checkpoint_path = checkpoint_filename_with_path
 
     def create_session(self) -> Session:
         """A new session, which is restored from the folder or else initialised."""
@@ -187,6 +193,7 @@ class MonitoredSession:
         self.ours = training.TrainingSession(
             self.graph,
             checkpoint_dir=creator.checkpoint_dir,
+            checkpoint_path=creator.checkpoint_path,
             hooks=[_Awaited(hook, self) if isinstance(hook, SessionRunHook) else hook for hook in hooks or ()],
             save_checkpoint_secs=0,
             saver=None if scaffold.saver is None else scaffold.saver.ours,

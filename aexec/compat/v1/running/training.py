@@ -94,6 +94,7 @@ class Saver:
             keep_checkpoint_every_n_hours=keep_checkpoint_every_n_hours,
             name=name or "save",
             saver_def=saver_def,
+            relative_paths=save_relative_paths,
         )
 
     def save(
@@ -526,6 +527,10 @@ class CheckpointSaverHook(training.CheckpointSaverHook):
             basename=checkpoint_basename,
             listeners=[_AwaitedListener(listener) for listener in listeners or ()],
         )
+
+    def add_listeners(self, listeners: Iterable[CheckpointSaverListener]) -> None:
+        """Tell more listeners, after the others, of each checkpoint."""
+        self._listeners += tuple(_AwaitedListener(listener) for listener in listeners)
 
     def begin(self) -> None:
         super().begin()

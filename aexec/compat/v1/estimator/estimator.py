@@ -1,0 +1,296 @@
+"""`tf.estimator.Estimator`: trains, evaluates, predicts with and exports a model, which functions describe.
+
+Each call builds a graph of its own; what is common to them are the checkpoints of a folder.  All methods block.
+Next to read: `model.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from aexec.compat.v1.estimator import exporting
+from aexec.compat.v1.estimator.evaluation import StopAfterEvaluations, evaluate
+from aexec.compat.v1.estimator.model import Model, WarmStartSettings
+from aexec.compat.v1.estimator.model_spec import EstimatorSpec, ModeKeys, checked_hooks
+from aexec.compat.v1.estimator.prediction import predict
+from aexec.compat.v1.estimator.run_config import RunConfig
+from aexec.compat.v1.estimator.training import train
+from aexec.compat.v1.namespace import refuse
+from aexec.compat.v1.running.checkpoints import list_variables, load_variable
+from aexec.compat.v1.running.training import CheckpointSaverListener, latest_checkpoint
+from aexec.framework import errors
+from aexec.training import StopAtStepHook
+
+__all__ = ["Estimator"]
+
+_LOGGER = logging.getLogger("tensorflow")
+
+
+class Estimator:
+    """`tf.estimator.Estimator`.
+
+    Args:
+        model_fn: takes `features`, and those of `labels`, `mode`, `params` and `config` that it names; returns an
+            `EstimatorSpec`.
+        model_dir: folder of checkpoints and events; by default that of `config`, or a temporary one.
+        config: by default `RunConfig()`.
+        params: for the functions that name them; copied.
+        warm_start_from: the path of a checkpoint or SavedModel, or `WarmStartSettings`, whose values a model begins
+            with, as long as the folder has no checkpoint.
+
+    Raises:
+        ValueError: there is no model_fn, it names other arguments, or there are two folders.
+        TypeError: an argument is of another kind.
+    """
+
+    def __init__(
+        self,
+        model_fn: Callable[..., Any],
+        model_dir: str | os.PathLike[str] | None = None,
+        config: RunConfig | None = None,
+        params: Any = None,
+        warm_start_from: Any = None,
+    ) -> None:
+        if model_fn is None:
+            raise errors.InvalidValueError("model_fn must be provided to Estimator.")
+        settings = _configured(config, model_dir)
+        _LOGGER.info("Using config: %s", vars(settings))
+        self._model = Model(model_fn, copy.deepcopy(params), settings, _warm_start(warm_start_from))
+
+    @property
+    def model_dir(self) -> str:
+        """The folder of checkpoints and events."""
+        return self._model.model_dir
+
+    @property
+    def config(self) -> RunConfig:
+        """A copy of the configuration."""
+        return copy.deepcopy(self._model.config)
+
+    @property
+    def params(self) -> Any:
+        """A copy of the parameters."""
+        return copy.deepcopy(self._model.params)
+
+    @property
+    def model_fn(self) -> Callable[..., EstimatorSpec]:
+        """A function of features, labels, mode and config that returns the `EstimatorSpec`."""
+
+        def call(features: Any, labels: Any, mode: str, config: RunConfig) -> EstimatorSpec:
+            model = Model(self._model.model_fn, self._model.params, config, None)
+            return model.call(features, labels, mode)
+
+        return call
+
+    def eval_dir(self, name: str | None = None) -> str:
+        """The folder of the events of evaluations of a name."""
+        return os.path.join(self.model_dir, f"eval_{name}" if name else "eval")
+
+    def latest_checkpoint(self) -> str | None:
+        """The path of the folder's latest checkpoint; None if there is none."""
+        return latest_checkpoint(self.model_dir)
+
+    def get_variable_names(self) -> list[str]:
+        """Names of the variables in the latest checkpoint.  Raises ValueError if there is none."""
+        self._check_trained()
+        return [name for name, _ in list_variables(self.model_dir)]
+
+    def get_variable_value(self, name: str) -> Any:
+        """The value of a variable in the latest checkpoint.
+
+        Raises:
+            ValueError: there is no checkpoint.
+            NotFoundError: it has no such variable.
+        """
+        self._check_trained()
+        return load_variable(self.model_dir, name)
+
+    def _check_trained(self) -> None:
+        if self.latest_checkpoint() is None:
+            raise errors.InvalidValueError(f"Couldn't find trained model at {self.model_dir}.")
+
+    def train(
+        self,
+        input_fn: Callable[..., Any],
+        hooks: Iterable[Any] | None = None,
+        steps: int | None = None,
+        max_steps: int | None = None,
+        saving_listeners: Iterable[CheckpointSaverListener] | None = None,
+    ) -> Estimator:
+        """Train, from the folder's latest checkpoint on, until the input ends or a number of steps is made.
+
+        Args:
+            input_fn: takes those of `mode`, `params` and `config` that it names; returns features and labels, or a
+                dataset of them.
+            hooks: called around each step.
+            steps: how many steps are made now.
+            max_steps: the global step at which training ends; nothing is done if it is reached already.
+            saving_listeners: told of each checkpoint.
+
+        Returns:
+            This estimator.
+
+        Raises:
+            ValueError: both numbers are given, or one is not positive.
+            NanLossDuringTrainingError: the loss is NaN.
+        """
+        if steps is not None and max_steps is not None:
+            raise errors.InvalidValueError("Can not provide both steps and max_steps.")
+        _check_positive(steps=steps, max_steps=max_steps)
+        if max_steps is not None and max_steps <= self._step():
+            _LOGGER.info("Skipping training since max_steps has already saved.")
+            return self
+        around = list(checked_hooks(hooks))
+        if steps is not None or max_steps is not None:
+            around.append(StopAtStepHook(steps, max_steps))
+        loss = train(self._model, input_fn, around, _checked_listeners(saving_listeners))
+        _LOGGER.info("Loss for final step: %s.", loss)
+        return self
+
+    def _step(self) -> int:
+        """The global step of the latest checkpoint; 0 if there is none."""
+        path = self.latest_checkpoint()
+        return 0 if path is None else int(load_variable(path, "global_step"))
+
+    def evaluate(
+        self,
+        input_fn: Callable[..., Any],
+        steps: int | None = None,
+        hooks: Iterable[Any] | None = None,
+        checkpoint_path: str | None = None,
+        name: str | None = None,
+    ) -> dict[str, Any]:
+        """Metrics over the input, which are also written as events into `eval_dir(name)`.
+
+        Args:
+            steps: how many batches; by default until the input ends.
+            checkpoint_path: by default the latest; without any, the variables have their initial values.
+            name: of this evaluation, if there are several.
+
+        Returns:
+            Name of a metric → value, with the mean `loss` of the batches and the `global_step`.
+
+        Raises:
+            ValueError: `steps` is not positive, or a metric is named `loss` or `global_step`.
+        """
+        _check_positive(steps=steps)
+        around = list(checked_hooks(hooks))
+        if steps is not None:
+            around.append(StopAfterEvaluations(steps))
+        return evaluate(self._model, input_fn, around, checkpoint_path, self.eval_dir(name))
+
+    def predict(
+        self,
+        input_fn: Callable[..., Any],
+        predict_keys: Iterable[str] | None = None,
+        hooks: Iterable[Any] | None = None,
+        checkpoint_path: str | None = None,
+        yield_single_examples: bool = True,
+    ) -> Iterator[Any]:
+        """Yield predictions until the input ends: row by row, or batch by batch.
+
+        Args:
+            input_fn: returns features, or a pair whose second is dropped, or a dataset of them.
+            predict_keys: of a dict of predictions; by default all.
+            checkpoint_path: by default the latest; without any, the variables have their initial values.
+            yield_single_examples: yield rows.
+
+        Raises:
+            ValueError: there is no such key, the predictions are not a dict, or their rows do not match.
+        """
+        around = checked_hooks(hooks)
+        yield from predict(self._model, input_fn, predict_keys, around, checkpoint_path, by_rows=yield_single_examples)
+
+    def export_saved_model(
+        self,
+        export_dir_base: str | os.PathLike[str],
+        serving_input_receiver_fn: Callable[[], Any],
+        assets_extra: Mapping[str, str] | None = None,
+        as_text: bool = False,
+        checkpoint_path: str | None = None,
+        experimental_mode: str = ModeKeys.PREDICT,
+    ) -> bytes:
+        """Write a SavedModel with the model's export outputs, into a new folder that is named by the time.
+
+        Args:
+            serving_input_receiver_fn: returns a `tf.estimator.export.ServingInputReceiver`.
+            assets_extra: path inside `assets.extra` → file that is copied there.
+            checkpoint_path: by default the latest.
+
+        Returns:
+            The path of the folder.
+
+        Raises:
+            ValueError: there is no checkpoint, no receiver, or no signature that is valid.
+            UnimplementedError: as text, or of another mode.
+        """
+        refuse("export_saved_model", as_text=as_text)
+        refuse("export_saved_model", experimental_mode=_other_than(ModeKeys.PREDICT, experimental_mode))
+        return exporting.export(
+            self._model, os.fspath(export_dir_base), serving_input_receiver_fn, assets_extra, checkpoint_path
+        )
+
+    def export_savedmodel(
+        self,
+        export_dir_base: str | os.PathLike[str],
+        serving_input_receiver_fn: Callable[[], Any],
+        assets_extra: Mapping[str, str] | None = None,
+        as_text: bool = False,
+        checkpoint_path: str | None = None,
+        strip_default_attrs: bool = False,
+    ) -> bytes:
+        """`export_saved_model` by its older name.  Which attributes are written does not depend on the arguments."""
+        return self.export_saved_model(
+            export_dir_base, serving_input_receiver_fn, assets_extra, as_text, checkpoint_path
+        )
+
+
+def _other_than(usual: Any, value: Any) -> Any:
+    return None if value == usual else value
+
+
+def _configured(config: Any, model_dir: str | os.PathLike[str] | None) -> RunConfig:
+    """A copy of the configuration, with a folder."""
+    if config is not None and not isinstance(config, RunConfig):
+        raise errors.InvalidTypeError(f"config must be an instance of `RunConfig`, but provided {config!r}.")
+    settings = copy.deepcopy(config) if config is not None else RunConfig()
+    folder = None if model_dir is None else os.fspath(model_dir)
+    if folder is not None and settings.model_dir not in (None, folder):
+        raise errors.InvalidValueError(
+            "`model_dir` are set both in constructor and `RunConfig`, but with different values. In constructor: "
+            f"'{folder}', in `RunConfig`: '{settings.model_dir}' "
+        )
+    settings.model_dir = folder or settings.model_dir
+    if settings.model_dir is None:
+        settings.model_dir = tempfile.mkdtemp()
+        _LOGGER.warning("Using temporary folder as model directory: %s", settings.model_dir)
+    return settings
+
+
+def _warm_start(given: Any) -> WarmStartSettings | None:
+    if given is None or isinstance(given, WarmStartSettings):
+        return given
+    if isinstance(given, str | bytes | os.PathLike):
+        return WarmStartSettings(os.fsdecode(given))
+    raise errors.InvalidValueError(f"warm_start_from must be a string or a WarmStartSettings, instead got {given!r}")
+
+
+def _check_positive(**numbers: int | None) -> None:
+    for name, number in numbers.items():
+        if number is not None and number <= 0:
+            raise errors.InvalidValueError(f"Must specify {name} > 0, given: {number}")
+
+
+def _checked_listeners(listeners: Iterable[Any] | None) -> list[CheckpointSaverListener]:
+    found = list(listeners or ())
+    for listener in found:
+        if not isinstance(listener, CheckpointSaverListener):
+            raise errors.InvalidTypeError(
+                f"saving_listeners must be a list of CheckpointSaverListener, given: {listener!r}"
+            )
+    return found

@@ -1,0 +1,150 @@
+"""Evaluation of a `Model`: metrics over batches, from a checkpoint, into a dict and an event file.
+
+Next to read: `prediction.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from aexec import metrics, proto, training
+from aexec.client.building import group
+from aexec.compat.v1.estimator.model import Model
+from aexec.compat.v1.estimator.model_spec import EstimatorSpec, ModeKeys
+from aexec.compat.v1.functions.control_flow_ops import tables_initializer
+from aexec.compat.v1.functions.conversions import make_tensor_proto
+from aexec.compat.v1.running.monitored_session import ChiefSessionCreator, MonitoredSession
+from aexec.compat.v1.running.more_hooks import FinalOpsHook
+from aexec.compat.v1.running.summary import FileWriter
+from aexec.compat.v1.running.training import Scaffold
+from aexec.framework import errors
+from aexec.variables.initialization import local_variables_initializer
+
+__all__ = ["StopAfterEvaluations", "evaluate"]
+
+_LOGGER = logging.getLogger("tensorflow")
+LOSS, GLOBAL_STEP = "loss", "global_step"
+
+
+class StopAfterEvaluations(training.SessionRunHook):
+    """Ends an evaluation after a number of batches, and logs how far it is."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._done = 0
+        self._every = 1 if number < 20 else math.floor(number / 10)
+
+    async def after_run(self, context: training.SessionRunContext, values: training.SessionRunValues) -> None:
+        self._done += 1
+        if self._done % self._every == 0 or self._done == self._number:
+            _LOGGER.info("Evaluation [%d/%d]", self._done, self._number)
+        if self._done >= self._number:
+            context.request_stop()
+
+
+def evaluate(
+    model: Model, input_fn: Callable[..., Any], hooks: Sequence[Any], checkpoint_path: str | None, folder: str
+) -> dict[str, Any]:
+    """Metrics over the input, which ends, or which a hook ends.
+
+    Args:
+        checkpoint_path: by default the latest; without any, the variables have their initial values.
+        folder: of the event file.
+
+    Returns:
+        Name of a metric → value, with the mean `loss` of the batches and the `global_step`.
+
+    Raises:
+        ValueError: a metric has one of these two names.
+    """
+    path = model.checkpoint(checkpoint_path, "evaluate")
+    with model.building() as global_step:
+        inputs = model.inputs(input_fn, ModeKeys.EVAL)
+        spec = model.call(inputs.features, inputs.labels, ModeKeys.EVAL)
+        if not path:
+            model.begin_warm()
+        pairs = _metrics(spec)
+        updates = group(*[update for _, (_, update) in sorted(pairs.items())])
+        values = {name: value for name, (value, _) in pairs.items()}
+        around = [*inputs.hooks, *hooks, *spec.evaluation_hooks]
+        found = _run(model, _scaffold(spec), path, around, updates, {**values, GLOBAL_STEP: global_step})
+    _write(folder, found, path)
+    return found
+
+
+def _metrics(spec: EstimatorSpec) -> dict[str, Any]:
+    """Name → a pair of value and update, with the loss's."""
+    if LOSS in spec.eval_metric_ops:
+        raise errors.InvalidValueError(
+            f'Metric with name "{LOSS}" is not allowed, because Estimator already defines a default metric with the '
+            "same name."
+        )
+    if GLOBAL_STEP in spec.eval_metric_ops:
+        raise errors.InvalidValueError(
+            f"Metric with name `{GLOBAL_STEP}` is not allowed, because Estimator already defines a default metric "
+            "with the same name."
+        )
+    return {**spec.eval_metric_ops, LOSS: metrics.mean(spec.loss)}
+
+
+def _scaffold(spec: EstimatorSpec) -> Scaffold:
+    """The model's scaffold, whose own local initialiser would leave out the metrics' variables."""
+    if spec.scaffold.local_init_op is None:
+        return spec.scaffold
+    every = group(spec.scaffold.local_init_op, local_variables_initializer(), tables_initializer())
+    return Scaffold(local_init_op=every, copy_from_scaffold=spec.scaffold)
+
+
+def _run(
+    model: Model, scaffold: Scaffold, path: str | None, hooks: Sequence[Any], updates: Any, values: Mapping[str, Any]
+) -> dict[str, Any]:
+    final = FinalOpsHook(values)
+    _LOGGER.info("Starting evaluation at %s", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    creator = ChiefSessionCreator(scaffold, config=model.config.session_config, checkpoint_filename_with_path=path)
+    with MonitoredSession(creator, [*hooks, final]) as session:
+        while not session.should_stop():
+            session.run(updates)
+    _LOGGER.info("Finished evaluation at %s", time.strftime("%Y-%m-%d-%H:%M:%S", time.gmtime()))
+    return dict(final.final_ops_values)
+
+
+def _write(folder: str, found: Mapping[str, Any], path: str | None) -> None:
+    """Write the metrics, and the path of the checkpoint, into an event file."""
+    step = int(found[GLOBAL_STEP])
+    said = ", ".join(f"{name} = {value}" for name, value in sorted(found.items()) if not isinstance(value, bytes))
+    _LOGGER.info("Saving dict for global step %d: %s", step, said)
+    message = proto.Summary()
+    for name, value in found.items():
+        if name != GLOBAL_STEP:
+            _add(message, name, value)
+    if path:
+        _LOGGER.info("Saving 'checkpoint_path' summary for global step %d: %s", step, path)
+        plugin = proto.SummaryMetadata.PluginData(plugin_name="text")
+        message.value.add(
+            tag="checkpoint_path",
+            metadata=proto.SummaryMetadata(plugin_data=plugin),
+            tensor=make_tensor_proto(path.encode()),
+        )
+    with FileWriter(folder) as writer:
+        writer.add_summary(message, step)
+
+
+def _add(message: proto.Summary, name: str, value: Any) -> None:
+    """A number as a scalar, a serialised summary as it is, an array as a tensor; others are left out."""
+    if isinstance(value, np.number | int | float) and not np.iscomplexobj(value):
+        message.value.add(tag=name, simple_value=float(value))
+    elif isinstance(value, bytes):
+        parts = proto.Summary.FromString(value).value
+        for number, part in enumerate(parts):
+            part.tag = name if len(parts) == 1 else f"{name}/{number}"
+        message.value.extend(parts)
+    elif isinstance(value, np.ndarray):
+        message.value.add(tag=name, node_name=name, tensor=make_tensor_proto(value))
+    else:
+        _LOGGER.warning("Skipping summary for %s, which is a %s", name, type(value).__name__)
