@@ -1,6 +1,6 @@
 """`tf.test`: `unittest` cases that compare arrays, and run in sessions.
 
-Next to read: Python's own `unittest`.
+Next to read: `testing/`, which has its assertions.
 """
 
 from __future__ import annotations
@@ -8,18 +8,17 @@ from __future__ import annotations
 import tempfile
 import unittest
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest import mock
 
-import numpy as np
-
-from aexec.compat.v1.namespace import namespace
+from aexec.compat.v1.namespace import namespace, refuse
+from aexec.compat.v1.platform.testing.arrays import ArrayAssertions
+from aexec.compat.v1.platform.testing.containers import ContainerAssertions
+from aexec.compat.v1.platform.testing.files import TestResources
+from aexec.compat.v1.platform.testing.texts import TextAssertions
 from aexec.compat.v1.running.session import Session
 from aexec.compat.v1.values.tensors import reset_default_graph
-from aexec.framework import errors
-from aexec.graph.nodes.node import Tensor
-from aexec.graph.tensor_proxy import TensorProxy
 
 __all__ = [
     "TestCase",
@@ -60,8 +59,10 @@ def is_built_with_cuda() -> bool:
 is_built_with_gpu_support = is_built_with_rocm = is_built_with_xla = is_built_with_cuda
 
 
-class TestCase(unittest.TestCase):
+class TestCase(ArrayAssertions, ContainerAssertions, TextAssertions, TestResources):
     """`tf.test.TestCase`: each test has its own default graph."""
+
+    __test__ = True
 
     def setUp(self) -> None:
         super().setUp()
@@ -69,99 +70,47 @@ class TestCase(unittest.TestCase):
             self.skipTest("It is a method that tests call.")
         reset_default_graph()
 
-    def get_temp_dir(self) -> str:
-        """A new folder, which is deleted after the test."""
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        return folder.name
-
     @contextmanager
     def session(
         self, graph: Any = None, config: Any = None, use_gpu: bool = True, force_gpu: bool = False
     ) -> Iterator[Session]:
         """A session, by default of the default graph."""
+        refuse("session", force_gpu=force_gpu)
         with Session(graph=graph, config=config) as session:
             yield session
 
-    cached_session = test_session = session
+    @contextmanager
+    def cached_session(
+        self, graph: Any = None, config: Any = None, use_gpu: bool = True, force_gpu: bool = False
+    ) -> Iterator[Session]:
+        """The session of the test, the same one at each call, so that variables keep their values.
 
-    def evaluate(self, tensors: Any) -> Any:
-        """Values, in the session of the `with` block."""
-        from aexec.compat.v1.values.default_session import default_session
+        Raises:
+            ValueError: another call of the test gave another graph or configuration.
+        """
+        refuse("cached_session", force_gpu=force_gpu)
+        given = graph, config
+        if "_cached" not in self.__dict__:
+            self.__dict__["_cached"] = given, Session(graph=graph, config=config)
+            self.addCleanup(self.__dict__["_cached"][1].close)
+        first, session = self.__dict__["_cached"]
+        for name, one, other in zip(("graph", "config"), given, first, strict=True):
+            if one is not other:
+                raise ValueError(
+                    f"The {name} used to get the cached session is different than the one that was used to create "
+                    "the session. Maybe create a new session with self.session()"
+                )
+        with session.graph.as_default(), session.as_default():
+            yield session
 
-        return default_session().run(tensors)
+    def _session_of_test(
+        self, graph: Any = None, config: Any = None, use_gpu: bool = True, force_gpu: bool = False
+    ) -> AbstractContextManager[Session]:
+        """`cached_session`; or of a graph, `session`."""
+        make = self.cached_session if graph is None else self.session
+        return make(graph, config, use_gpu, force_gpu)
 
-    def assertAllClose(  # noqa: N802
-        self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: str | None = None
-    ) -> None:
-        """Fail unless two structures of numbers are close."""
-        if isinstance(a, dict):
-            self.assertEqual(set(a), set(b), msg)  # noqa: PT009
-            for key in a:
-                self.assertAllClose(a[key], b[key], rtol, atol, msg)
-            return
-        one, other = self._array(a), self._array(b)
-        self.assertEqual(one.shape, other.shape, msg)  # noqa: PT009
-        np.testing.assert_allclose(one, other, rtol=rtol, atol=atol, err_msg=msg or "")
-
-    def _array(self, value: Any) -> Any:
-        """An array of numbers, or of a tensor's value in the session of the `with` block."""
-        return np.asarray(self.evaluate(value) if isinstance(value, Tensor | TensorProxy) else value)
-
-    def assertAllCloseAccordingToType(  # noqa: N802
-        self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, **settings: Any
-    ) -> None:
-        """Like `assertAllClose`, with larger tolerances for narrow types."""
-        half = np.float16 in (np.asarray(a).dtype, np.asarray(b).dtype)
-        self.assertAllClose(a, b, max(rtol, 1e-3 if half else 0), max(atol, 1e-3 if half else 0))
-
-    def assertAllEqual(self, a: Any, b: Any, msg: str | None = None) -> None:  # noqa: N802
-        """Fail unless two arrays are equal."""
-        one, other = self._array(a), self._array(b)
-        self.assertEqual(one.shape, other.shape, msg)  # noqa: PT009
-        np.testing.assert_array_equal(one, other, err_msg=msg or "")
-
-    def assertNotAllClose(self, a: Any, b: Any, **settings: Any) -> None:  # noqa: N802
-        """Fail if two arrays are close."""
-        with self.assertRaises(AssertionError):  # noqa: PT027
-            self.assertAllClose(a, b, **settings)
-
-    def assertArrayNear(self, farray1: Any, farray2: Any, err: float, msg: str | None = None) -> None:  # noqa: N802
-        """Fail if any numbers differ by more than `err`."""
-        np.testing.assert_allclose(farray1, farray2, rtol=0, atol=err, err_msg=msg or "")
-
-    def assertStartsWith(self, actual: str, expected_start: str, msg: str | None = None) -> None:  # noqa: N802
-        """Fail unless a text starts with another one."""
-        self.assertTrue(actual.startswith(expected_start), msg or f"{actual!r} starts not with {expected_start!r}")  # noqa: PT009
-
-    def assertNDArrayNear(  # noqa: N802
-        self, ndarray1: Any, ndarray2: Any, err: float, msg: str | None = None
-    ) -> None:
-        """Fail if the norm of the difference of two arrays is `err` or more."""
-        self.assertLess(float(np.linalg.norm(np.asarray(ndarray1) - np.asarray(ndarray2))), err, msg)  # noqa: PT009
-
-    def assertProtoEquals(  # noqa: N802
-        self, expected_message_maybe_ascii: Any, message: Any, msg: str | None = None
-    ) -> None:
-        """Fail unless two messages are equal; the first one may be its text."""
-        from google.protobuf import text_format
-
-        expected = expected_message_maybe_ascii
-        if isinstance(expected, str):
-            expected = text_format.Parse(expected, type(message)())
-        self.assertEqual(text_format.MessageToString(expected), text_format.MessageToString(message), msg)  # noqa: PT009
-
-    def assertNear(self, f1: float, f2: float, err: float, msg: str | None = None) -> None:  # noqa: N802
-        """Fail if two numbers differ by more than `err`."""
-        self.assertAlmostEqual(f1, f2, delta=err, msg=msg)  # noqa: PT009
-
-    def assertShapeEqual(self, np_array: Any, tf_tensor: Any, msg: str | None = None) -> None:  # noqa: N802
-        """Fail unless an array has the static shape of a tensor."""
-        self.assertEqual(list(np.shape(np_array)), tf_tensor.shape.as_list(), msg)  # noqa: PT009
-
-    def assertRaisesOpError(self, expected_err_re_or_predicate: Any) -> Any:  # noqa: N802
-        """Fail unless the block raises an OpError whose message matches."""
-        return self.assertRaisesRegex(errors.OpError, expected_err_re_or_predicate)  # noqa: PT027
+    test_session = _session_of_test
 
 
 __getattr__, __dir__ = namespace(

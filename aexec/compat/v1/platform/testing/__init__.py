@@ -1,0 +1,1 @@
+"""The parts of `tf.test.TestCase`: assertions by what they compare, and files of tests."""
