@@ -293,7 +293,11 @@ class MultiRNNCell(RNNCell):
         self.output_size = cells[-1].output_size
 
     def __call__(self, inputs: Any, state: Any, scope: str | None = None) -> tuple[Tensor, Any]:
-        check_same_structure(self.state_size, tuple(state), "state_size and the state of MultiRNNCell")
+        # Each cell looks at its own: the state of a wrapper may have other parts than its state_size says.
+        if not isinstance(state, list | tuple) or len(state) != len(self._cells):
+            raise errors.InvalidValueError(
+                f"Expected state to be a tuple of length {len(self._cells)}, but received: {state}"
+            )
         states = []
         with variable_scope(scope or "multi_rnn_cell"):
             for index, (cell, of_cell) in enumerate(zip(self._cells, state, strict=True)):

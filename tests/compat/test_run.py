@@ -6,25 +6,32 @@ import gzip
 import struct
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from aexec.compat import mnist
+from aexec.compat import mnist, tensorflow_modules
 
 PROGRAM = """
 import tensorflow as tf
 import tensorflow.compat.v1 as tf1
 import tensorflow.core.framework.summary_pb2
+from tensorflow.python import pywrap_tensorflow
 from tensorflow.python.client import device_lib, timeline
+from tensorflow.python.estimator.inputs import numpy_io
 from tensorflow.python.framework import ops, tensor_util
 from tensorflow.python.ops import array_ops, gen_math_ops, rnn_cell_impl, variable_scope as vs
 from tensorflow.python.platform import gfile, tf_logging as logging
+from tensorflow.python.tools import freeze_graph, inspect_checkpoint
 from tensorflow.python.training.moving_averages import assign_moving_average
 
 assert tf is tf1 is tf.compat.v1 and gfile is not None and logging.info is tf.logging.info
 assert vs.get_variable is tf.get_variable and vs.variable_scope is tf.variable_scope
+assert pywrap_tensorflow.NewCheckpointReader is tf.train.NewCheckpointReader and freeze_graph.freeze_graph
+assert numpy_io.numpy_input_fn is tf.estimator.inputs.numpy_input_fn
 assert ops.GraphKeys is tf.GraphKeys and array_ops.concat is tf.concat
 assert rnn_cell_impl.LSTMStateTuple is tf.nn.rnn_cell.LSTMStateTuple
 for name in ("tensorflow.keras.layers", "tensorflow.python.frob", "tensorflow.compat.v2"):
@@ -82,6 +89,12 @@ def test_example_runs_with_its_flags(tmp_path: Path, program: str, flags: list[s
     done = run(tmp_path, "program.py", *flags)
     assert done.returncode == 0, done.stderr
     assert words in done.stderr + done.stdout
+
+
+def test_each_borrowed_name_is_looked_for_in_modules_that_exist() -> None:
+    loaders = [tensorflow_modules._loader(f"python.{inner}") for inner in tensorflow_modules._INNER]
+    places = {place for loader in loaders for place in loader.create_module(ModuleSpec("m", loader))._places}
+    assert not [place for place in sorted(places) if find_spec(place) is None]
 
 
 def test_module_runs_unchanged(tmp_path: Path) -> None:

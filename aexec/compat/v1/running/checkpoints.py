@@ -39,6 +39,14 @@ class NewCheckpointReader:
         """Types by names."""
         return {name: dtype for name, (dtype, _) in self._described.items()}
 
+    def debug_string(self) -> bytes:
+        """A line for each tensor: name, type, shape."""
+        lines = [
+            f"{name} ({dtype.enum_name}) [{','.join(map(str, shape))}]\n"
+            for name, (dtype, shape) in self._described.items()
+        ]
+        return "".join(lines).encode()
+
     def has_tensor(self, tensor_str: str) -> bool:
         """True if there is a tensor of that name."""
         return tensor_str in self._described
