@@ -292,20 +292,25 @@ def auc(
     updates_collections: Iterable[str] | None = None,
     curve: str = "ROC",
     name: str | None = None,
+    summation_method: str = "trapezoidal",
 ) -> Metric:
-    """The area below a curve, by the trapezoidal rule between thresholds.
+    """The area below a curve, summed between thresholds.
 
     Args:
         predictions: between 0 and 1.
         num_thresholds: the number of evenly spaced thresholds at which true and false positives are counted.
         curve: `"ROC"`, true over false positives, or `"PR"`, precision over recall.
+        summation_method: `"trapezoidal"`; or `"careful_interpolation"`, with curves instead of lines between the points
+            of precision over recall.
         weights, others: as of `mean`.
 
     Raises:
-        InvalidArgumentError: an unknown curve, fewer than two thresholds, or shapes that differ.
+        InvalidArgumentError: an unknown curve or method, fewer than two thresholds, or shapes that differ.
     """
     if curve not in ("ROC", "PR"):
         raise errors.InvalidValueError(f"curve must be either ROC or PR, {curve} unknown")
+    if summation_method not in ("trapezoidal", "careful_interpolation"):
+        raise errors.InvalidValueError(f"Invalid summation_method: {summation_method}")
     if num_thresholds < 2:
         raise errors.InvalidValueError(f"auc needs two thresholds at least, got {num_thresholds}")
     inner = [(i + 1) / (num_thresholds - 1) for i in range(num_thresholds - 2)]
@@ -329,7 +334,8 @@ def auc(
             variable = metric_variable(what, [num_thresholds])
             kept.append(variable)
             updates.append(variable.assign_add(ops.sum(ops.cast(counts, DstT=dtypes.float32) * each, [1])))
-        value, update = _area(kept, curve), _area(updates, curve)
+        area = _interpolated_area if (curve, summation_method) == ("PR", "careful_interpolation") else _area
+        value, update = area(kept, curve), area(updates, curve)
         return collected_metric(value, update, metrics_collections, updates_collections)
 
 
@@ -344,6 +350,22 @@ def _area(counts: Sequence[Any], curve: str) -> Tensor:
     else:
         x, y = found, (tp + _RATE_EPSILON) / (tp + fp + _RATE_EPSILON)
     return _sum((x[:-1] - x[1:]) * (y[:-1] + y[1:]) / 2.0)
+
+
+def _interpolated_area(counts: Sequence[Any], curve: str) -> Tensor:
+    """The area below precision over recall, counts as of `_area`.
+
+    Between two thresholds the true positives grow linearly with the number of those above, so that precision over
+    recall is a hyperbola (Davis and Goadrich, 2006).
+    """
+    tp, fn, _, fp = (convert_to_tensor(count) for count in counts)
+    above = tp + fp
+    more_true, more = tp[:-1] - tp[1:], above[:-1] - above[1:]
+    slope = _ratio(more_true, more)
+    intercept = tp[1:] - slope * above[1:]
+    is_between = ops.logical_and(above[:-1] > 0.0, above[1:] > 0.0)
+    growth = ops.select_v2(is_between, _ratio(above[:-1], above[1:]), ops.ones_like(slope))
+    return _sum(_ratio(slope * (more_true + intercept * ops.log(growth)), tp[1:] + fn[1:]))
 
 
 # For several classes

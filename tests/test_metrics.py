@@ -44,6 +44,9 @@ CASES: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
     "auc": lambda metrics, y, p, q, w: metrics.auc(y, q, num_thresholds=20),
     "auc, weighted": lambda metrics, y, p, q, w: metrics.auc(y, q, w),
     "auc of precision over recall": lambda metrics, y, p, q, w: metrics.auc(y, q, num_thresholds=20, curve="PR"),
+    "auc by hyperbolas": lambda metrics, y, p, q, w: metrics.auc(
+        y, q, w, num_thresholds=20, curve="PR", summation_method="careful_interpolation"
+    ),
     "mean iou": lambda metrics, y, p, q, w: metrics.mean_iou(y, p, 3),
     "mean iou, weighted": lambda metrics, y, p, q, w: metrics.mean_iou(y, p, 3, w),
 }
@@ -93,5 +96,7 @@ def test_invalid_metrics_are_refused() -> None:
             metrics.auc([1, 0], [0.5])
         with pytest.raises(errors.InvalidArgumentError, match="curve must be either ROC or PR, roc unknown"):
             metrics.auc([1], [0.5], curve="roc")
+        with pytest.raises(errors.InvalidArgumentError, match="Invalid summation_method: minoring"):
+            metrics.auc([1], [0.5], summation_method="minoring")
         with pytest.raises(errors.InvalidArgumentError, match="two thresholds at least, got 1"):
             metrics.auc([1], [0.5], num_thresholds=1)

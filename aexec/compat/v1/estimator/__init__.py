@@ -24,6 +24,15 @@ __getattr__, __dir__ = namespace(
     {
         "Estimator": "estimator.estimator:Estimator",
         **{name: f"estimator.model_spec:{name}" for name in ("EstimatorSpec", "ModeKeys")},
+        **{
+            name: f"estimator.canned:{name}"
+            for name in """DNNClassifier DNNLinearCombinedClassifier DNNLinearCombinedRegressor DNNRegressor
+            LinearClassifier LinearRegressor""".split()
+        },
+        **{
+            name: f"feature_column.parsing:{name}"
+            for name in ("classifier_parse_example_spec", "regressor_parse_example_spec")
+        },
         "RunConfig": "estimator.run_config:RunConfig",
         **{name: f"estimator.model:{name}" for name in ("VocabInfo", "WarmStartSettings")},
         **{name: f"estimator.train_and_evaluate:{name}" for name in ("EvalSpec", "TrainSpec", "train_and_evaluate")},
@@ -43,7 +52,5 @@ __getattr__, __dir__ = namespace(
         **dict.fromkeys(("BaselineClassifier", "BaselineEstimator", "BaselineRegressor"), _CANNED),
         **dict.fromkeys(("BoostedTreesClassifier", "BoostedTreesEstimator", "BoostedTreesRegressor"), _CANNED),
         **dict.fromkeys(("DNNEstimator", "DNNLinearCombinedEstimator", "LinearEstimator"), _CANNED),
-        **dict.fromkeys(("DNNClassifier", "DNNRegressor", "LinearClassifier", "LinearRegressor"), _CANNED),
-        **dict.fromkeys(("DNNLinearCombinedClassifier", "DNNLinearCombinedRegressor"), _CANNED),
     },
 )

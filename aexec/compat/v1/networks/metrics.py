@@ -28,6 +28,6 @@ __getattr__, __dir__ = namespace(
             sparse_average_precision_at_k sparse_precision_at_k""".split()
         },
         "auc": """aexec.metrics:auc | labels predictions weights num_thresholds metrics_collections updates_collections
-        curve name summation_method!trapezoidal thresholds!""",
+        curve name summation_method thresholds!""",
     },
 )
