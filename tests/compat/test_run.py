@@ -78,6 +78,7 @@ def test_program_runs_unchanged(tmp_path: Path) -> None:
     [
         ("skip_gram_flags", ["--train_steps=50", "--word_batch=16"], "nearest to word 0"),
         ("monitored_training", ["--max_steps=60", "--nouse_averages"], "accuracy = "),
+        ("custom_estimator", [], "Test set accuracy: 0.9"),
     ],
 )
 def test_example_runs_with_its_flags(tmp_path: Path, program: str, flags: list[str], words: str) -> None:

@@ -3,7 +3,7 @@
 To be run in an environment with TensorFlow 2.21, tf_keras and tf-slim.  It writes into `data/`
 
 - `program_losses.json`: the losses of the programs of `examples/`, whose sources run with TensorFlow in place of
-  `aexec.compat.v1`, and `contrib.py` in place of `tf.contrib`;
+  `aexec.compat.v1`, `contrib.py` in place of `tf.contrib`, and `estimators.py` in place of `tf.estimator`;
 - `values.json`: the values of `cases.py`;
 - `expressions.json`: the classes of the errors that the expressions of `expressions.py` raise, null for none;
 - `columns.json`: of the layers of `column_cases.py` the names and shapes of variables, and the values;
@@ -33,6 +33,7 @@ import numpy as np
 from tests.compat.recorded import column_cases
 from tests.compat.recorded.cases import CASES
 from tests.compat.recorded.contrib import contrib
+from tests.compat.recorded.estimators import estimator
 from tests.compat.recorded.expressions import EXPRESSIONS, outcome
 
 HERE = Path(__file__).parents[1]
@@ -167,7 +168,7 @@ def main() -> None:
     write("raw_ops.json", {name: raw_op(tf, name) for name in dir(tf.raw_ops) if not name.startswith("_")})
     write("expressions.json", {expression: outcome(tf, expression) for expression in EXPRESSIONS})
     write("values.json", {name: value(tf, case) for name, case in CASES.items()})
-    tf.contrib = contrib(tf)
+    tf.contrib, tf.estimator = contrib(tf), estimator(tf)
     columns = column_cases.CASES.items()
     write("columns.json", {name: column_cases.outcome(tf, case, as_data) for name, case in columns})
     write("column_errors.json", {code: column_cases.raised(tf, code) for code in column_cases.RAISED})
