@@ -91,7 +91,8 @@ class ConnectionTable:
 
     Attributes:
         limits: as given.
-        now: a recent time by the loop's clock, in seconds; cheap to read.
+        now: a recent time in seconds, cheap to read: the loop's clock, less the time in which the loop was held or had
+            not begun, for which no client can be blamed.
         lingering: connections that only wait for their clients to take a last answer.
         lost: ends the requests of lost connections.
         shares: the clients' shares of the connections.
@@ -177,10 +178,13 @@ class ConnectionTable:
     async def sweep(self) -> None:
         """Close connections whose client is too slow, until cancelled."""
         loop = asyncio.get_running_loop()
+        before = loop.time()
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
-            self.now = now = loop.time()
-            for connection in [c for c in self._open if c.is_overdue(now)]:
+            after = loop.time()
+            self.now += min(after - before, 2 * _SWEEP_SECONDS)
+            before = after
+            for connection in [c for c in self._open if c.is_overdue(self.now)]:
                 connection.close()
 
     def close_all(self) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
 from aexec_server.connections.connections import ConnectionLimits, ConnectionTable, Waiting, refused_connection
+
+from tests.support.virtual_clock import run_virtual
 
 MINE, OTHER, THIRD = "192.0.2.1", "192.0.2.2", "192.0.2.3"
 
@@ -63,6 +66,35 @@ async def test_addresses_without_connections_are_forgotten() -> None:
         for line in mine:
             connections.remove(line)
     assert not len(connections) and not connections._lines
+
+
+class Waited(Line):
+    """A connection whose client may take 10 seconds."""
+
+    def is_overdue(self, now: float) -> bool:
+        assert self.since is not None
+        return now - self.since > 10
+
+
+@pytest.mark.parametrize("when", ["before it listens", "while it listens"])
+def test_time_in_which_the_loop_did_nothing_is_not_held_against_clients(when: str) -> None:
+    async def wait() -> None:
+        connections = table(640)
+        if when == "before it listens":
+            await asyncio.sleep(30)
+        sweeping = asyncio.create_task(connections.sweep())
+        await asyncio.sleep(0)
+        if when == "while it listens":
+            asyncio.get_running_loop().now += 30  # type: ignore[attr-defined]
+        line = Waited(connections.now)
+        assert connections.admit(line, MINE) is None
+        await asyncio.sleep(8.5)
+        assert not line.closed
+        await asyncio.sleep(5)
+        assert line.closed
+        sweeping.cancel()
+
+    run_virtual(wait())
 
 
 async def test_client_with_few_replaces_the_longest_waiting_connection() -> None:
