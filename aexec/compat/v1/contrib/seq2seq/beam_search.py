@@ -1,6 +1,6 @@
 """Beam search: the best few sequences at once, as in Wu et al. 2016.
 
-Next to read: `seq2seq_decoding.py`.
+Next to read: `decoding.py`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from aexec import nn, ops
-from aexec.compat.v1.contrib.seq2seq_decoding import Decoder
-from aexec.compat.v1.contrib.seq2seq_helpers import embedding_of
+from aexec.compat.v1.contrib.seq2seq.decoding import Decoder
+from aexec.compat.v1.contrib.seq2seq.helpers import embedding_of
 from aexec.compat.v1.functions.control_flow_ops import scan
 from aexec.compat.v1.namespace import refuse
 from aexec.control_flow.structure import leaves_of, pack

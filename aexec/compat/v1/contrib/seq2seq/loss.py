@@ -1,6 +1,6 @@
 """`tf.contrib.seq2seq.sequence_loss`: the cross entropy of sequences of classes.
 
-Next to read: `seq2seq_decoding.py`.
+Next to read: `decoding.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Attention: Bahdanau et al. 2014 and Luong et al. 2015, and the cell that attends.
 
-Next to read: `seq2seq_decoding.py`.
+Next to read: `decoding.py`.
 """
 
 from __future__ import annotations

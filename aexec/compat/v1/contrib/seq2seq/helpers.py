@@ -1,6 +1,6 @@
 """Helpers of decoders: what a decoder reads next, given what it wrote.
 
-Next to read: `seq2seq_decoding.py`.
+Next to read: `decoding.py`.
 """
 
 from __future__ import annotations

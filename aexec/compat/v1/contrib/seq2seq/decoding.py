@@ -5,7 +5,7 @@
     helper = TrainingHelper(inputs, lengths)
     outputs, state, lengths = dynamic_decode(BasicDecoder(cell, helper, cell.zero_state(batch, tf.float32)))
 
-Next to read: `seq2seq_helpers.py`, `seq2seq_attention.py`, `seq2seq_beam_search.py`.
+Next to read: `helpers.py`, `attention.py`, `beam_search.py`.
 """
 
 from __future__ import annotations
