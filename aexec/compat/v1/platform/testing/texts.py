@@ -14,6 +14,7 @@ from typing import Any
 from urllib import parse
 
 from aexec.framework import errors
+from aexec.framework.waiting.thrown_errors import forget_frames
 
 __all__ = ["TextAssertions"]
 
@@ -101,6 +102,7 @@ class TextAssertions(unittest.TestCase):
         except Exception as raised:
             if not isinstance(raised, exception_type) or not _accepts(expected_err_re_or_predicate, raised):
                 raise AssertionError(f"Exception of type {type(raised)}: {raised}") from raised
+            forget_frames(raised)
         else:
             self.fail(f"{exception_type.__name__} not raised")
 
