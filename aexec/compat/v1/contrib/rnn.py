@@ -15,7 +15,7 @@ from aexec.control_flow.structure import leaves_of
 from aexec.framework import errors
 from aexec.graph.nodes.node import Tensor
 from aexec.variables.initializers import Constant, Zeros
-from aexec.variables.variable_scope import get_variable, variable_scope
+from aexec.variables.variable_scope import get_variable, get_variable_scope, variable_scope
 
 __all__ = [
     "EmbeddingWrapper",
@@ -88,7 +88,14 @@ class InputProjectionWrapper(_Wrapping):
 
 
 class EmbeddingWrapper(_Wrapping):
-    """A cell whose inputs are ids, [batch] or [batch, 1], of rows of the variable `embedding`."""
+    """A cell whose inputs are ids, [batch] or [batch, 1], of rows of the variable `embedding`.
+
+    Args:
+        initializer: of the rows; by default the variable scope's, else uniform numbers with a variance of 1.
+
+    Raises:
+        ValueError: a size is not positive.
+    """
 
     def __init__(
         self, cell: Any, embedding_classes: int, embedding_size: int, initializer: Any = None, reuse: Any = None
@@ -104,7 +111,7 @@ class EmbeddingWrapper(_Wrapping):
     def call(self, inputs: Any, state: Any) -> Any:
         from aexec.compat.v1.networks.initializers import random_uniform_initializer
 
-        first = self._first or random_uniform_initializer(-(3.0**0.5), 3.0**0.5)
+        first = self._first or get_variable_scope().initializer or random_uniform_initializer(-(3.0**0.5), 3.0**0.5)
         table: Any = get_variable("embedding", self._shape, leaves_of(state)[0].dtype.base, first)
         return self._cell(nn.embedding_lookup(table, ops.reshape(inputs, [-1])), state)
 
