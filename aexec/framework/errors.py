@@ -101,6 +101,10 @@ _HTTP_STATUS = {
 class OpError(Exception):
     """Base of all aexec errors.
 
+    Args:
+        message: the text; or TensorFlow's three arguments, `(node_def, op, message)`: the definition of the node that
+            failed or None, what is not used, and the text.
+
     Attributes:
         code: the canonical `Code`.
         message: the text: what was expected, what was given, and where; its middle is left out if it is very long.
@@ -116,14 +120,20 @@ class OpError(Exception):
 
     def __init__(
         self,
-        message: str = "",
-        *,
+        message: Any = "",
+        *theirs: Any,
         node: str | None = None,
         op: str | None = None,
         site: str | None = None,
         origin: str | None = None,
         derived: bool = False,
     ) -> None:
+        if theirs:
+            if len(theirs) != 2:
+                raise TypeError(f"{type(self).__name__} takes a message, or node_def, op and message")
+            node_def, (_, message) = message, theirs
+            if node_def is not None:
+                node, op = node_def.name, node_def.op
         self.message = message
         super().__init__(self.message)
         self.node = node

@@ -65,3 +65,13 @@ def test_rows_have_the_members_of_their_values() -> None:
     assert whole.consumers() == []
     used = tf.identity(whole.values)
     assert whole.consumers() == [used.op]
+
+
+def test_errors_are_made_of_tensorflows_arguments() -> None:
+    definition = tf.constant(1, name="c").op.node_def
+    plain: Any = tf.errors.OutOfRangeError(None, None, "the end")
+    assert (plain.message, plain.node, plain.op, str(plain)) == ("the end", None, None, "the end")
+    of_node: Any = tf.errors.InvalidArgumentError(definition, None, "wrong")
+    assert (of_node.message, of_node.node, of_node.op) == ("wrong", "c", "Const")
+    with pytest.raises(TypeError, match="OpError takes a message, or node_def, op and message"):
+        tf.errors.OpError(None, "two")

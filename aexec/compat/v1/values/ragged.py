@@ -13,11 +13,14 @@ import numpy as np
 
 from aexec import ops
 from aexec.client.building import name_scope
+from aexec.compat.v1.namespace import listed
 from aexec.compat.v1.values.default_session import default_session
+from aexec.compat.v1.values.operations import consumers as consumers_of
 from aexec.compat.v1.values.shapes import TensorShape
 from aexec.compat.v1.values.sparse import SparseTensor
+from aexec.compat.v1.values.static_values import get_static_value
 from aexec.framework import dtypes, errors
-from aexec.graph.nodes.node import Tensor
+from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.runtime.feeding.fetches import register_fetch_type
 
@@ -31,6 +34,22 @@ class RaggedTensorValue(NamedTuple):
 
     values: Any
     row_splits: Any
+
+    @property
+    def dtype(self) -> Any:
+        """The NumPy type of the innermost values."""
+        return self.values.dtype
+
+    @property
+    def nested_row_splits(self) -> tuple[Any, ...]:
+        """The splits of each ragged axis, the outermost first."""
+        inner = self.values.nested_row_splits if isinstance(self.values, RaggedTensorValue) else ()
+        return (self.row_splits, *inner)
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """The number of rows, None for each ragged axis, and the sizes of inner values."""
+        return (len(self.row_splits) - 1, None, *self.values.shape[1:])
 
     @property
     def flat_values(self) -> Any:
@@ -55,11 +74,13 @@ class RaggedTensor:
     Attributes:
         values: of all rows, one after another; a tensor, or another ragged tensor.
         row_splits: [rows + 1], where each row begins in `values`, and the end; int32 or int64.
+        uniform_row_length: a scalar of that type, the length that all rows are said to have; or None.
     """
 
-    def __init__(self, values: Any, row_splits: Tensor) -> None:
+    def __init__(self, values: Any, row_splits: Tensor, uniform_row_length: Tensor | None = None) -> None:
         self.values = values
         self.row_splits = row_splits
+        self.uniform_row_length = uniform_row_length
 
     # Making
 
@@ -125,6 +146,59 @@ class RaggedTensor:
         for splits in reversed(list(nested_row_splits)):
             found = cls.from_row_splits(found, splits)
         return found
+
+    @classmethod
+    def from_nested_row_lengths(
+        cls, flat_values: Any, nested_row_lengths: Any, name: str | None = None, validate: bool = True
+    ) -> Any:
+        """Of the lengths of rows of several axes, the outermost first."""
+        with name_scope(name or "RaggedFromNestedRowLengths"):
+            found = flat_values
+            for lengths in reversed(listed("nested_row_lengths", nested_row_lengths)):
+                found = cls.from_row_lengths(found, lengths)
+            return found
+
+    @classmethod
+    def from_nested_value_rowids(
+        cls,
+        flat_values: Any,
+        nested_value_rowids: Any,
+        nested_nrows: Any = None,
+        name: str | None = None,
+        validate: bool = True,
+    ) -> Any:
+        """Of the rows of values of several axes, the outermost first, and of the numbers of rows.
+
+        Raises:
+            ValueError: there are not as many numbers as axes.
+        """
+        rows = listed("nested_value_rowids", nested_value_rowids)
+        counts = [None] * len(rows) if nested_nrows is None else listed("nested_nrows", nested_nrows)
+        if len(counts) != len(rows):
+            raise errors.InvalidValueError(
+                "Argument `nested_nrows` must have the same length as argument `nested_value_rowids`. "
+                f"len(nested_nrows) = {len(counts)} vs. len(nested_values_rowids) = {len(rows)}."
+            )
+        with name_scope(name or "RaggedFromNestedValueRowIds"):
+            found = flat_values
+            for ids, count in reversed(list(zip(rows, counts, strict=True))):
+                found = cls.from_value_rowids(found, ids, count)
+            return found
+
+    @classmethod
+    def from_uniform_row_length(
+        cls, values: Any, uniform_row_length: Any, nrows: Any = None, validate: bool = True, name: str | None = None
+    ) -> RaggedTensor:
+        """Rows of one length; for length 0 their number has to be given, or there are none."""
+        with name_scope(name or "RaggedFromUniformRowLength"):
+            kept = values if isinstance(values, RaggedTensor) else convert_to_tensor(values)
+            kind = kept.row_splits.dtype.base if isinstance(kept, RaggedTensor) else _INT64
+            length = ops.cast(convert_to_tensor(uniform_row_length), DstT=kind)
+            one = convert_to_tensor(1, kind)
+            if nrows is None:
+                nrows = ops.floor_div(ops.cast(_rows(kept), DstT=kind), ops.maximum(length, one))
+            count = ops.cast(convert_to_tensor(nrows), DstT=kind)
+            return cls(kept, ops.range(one - one, count + one, one) * length, length)
 
     @classmethod
     def from_tensor(
@@ -201,10 +275,11 @@ class RaggedTensor:
     def shape(self) -> TensorShape:
         """The known static shape; a ragged size is None."""
         size = self.row_splits.static_shape[0]
-        inner = (
-            self.values.shape if isinstance(self.values, RaggedTensor) else TensorShape(list(self.values.static_shape))
-        )
-        return TensorShape([None if size is None else size - 1, None, *inner.as_list()[1:]])
+        length = None if self.uniform_row_length is None else get_static_value(self.uniform_row_length)
+        values = self.values
+        inner = values.shape if isinstance(values, RaggedTensor) else TensorShape(list(values.static_shape))
+        rows = None if size is None else size - 1
+        return TensorShape([rows, None if length is None else int(length), *inner.as_list()[1:]])
 
     def get_shape(self) -> TensorShape:
         """The known static shape."""
@@ -233,6 +308,23 @@ class RaggedTensor:
         """The row of each value."""
         return row_splits_to_segment_ids(self.row_splits, name)
 
+    def nested_row_lengths(self, name: str | None = None) -> tuple[Tensor, ...]:
+        """The lengths of rows of each ragged axis, the outermost first."""
+        with name_scope(name or "RaggedNestedRowLengths"):
+            inner = self.values.nested_row_lengths() if isinstance(self.values, RaggedTensor) else ()
+            return (self.row_lengths(), *inner)
+
+    def nested_value_rowids(self, name: str | None = None) -> tuple[Tensor, ...]:
+        """The rows of values of each ragged axis, the outermost first."""
+        with name_scope(name or "RaggedNestedValueRowIds"):
+            inner = self.values.nested_value_rowids() if isinstance(self.values, RaggedTensor) else ()
+            return (self.value_rowids(), *inner)
+
+    def consumers(self) -> list[Node]:
+        """The nodes that take its values or its splits."""
+        inner = self.values.consumers() if isinstance(self.values, RaggedTensor) else consumers_of(self.values)
+        return list(dict.fromkeys([*inner, *consumers_of(self.row_splits)]))
+
     def bounding_shape(self, axis: Any = None, name: str | None = None, out_type: Any = None) -> Tensor:
         """The sizes of the smallest tensor that holds it."""
         if axis is not None:
@@ -247,9 +339,44 @@ class RaggedTensor:
 
     # Other forms
 
+    def numpy(self) -> Any:
+        """Raise ValueError: a graph has no values; a run returns them."""
+        raise errors.InvalidValueError("RaggedTensor.numpy() is only supported in eager mode.")
+
+    def to_list(self) -> list[Any]:
+        """Raise ValueError: a graph has no values; those that a run returns have `to_list`."""
+        raise errors.InvalidValueError("to_list can only be used in eager mode.")
+
     def with_values(self, new_values: Any) -> RaggedTensor:
         """The same rows of other values."""
-        return RaggedTensor.from_row_splits(new_values, self.row_splits)
+        made = RaggedTensor.from_row_splits(new_values, self.row_splits)
+        return RaggedTensor(made.values, made.row_splits, self.uniform_row_length)
+
+    def with_row_splits_dtype(self, dtype: Any) -> RaggedTensor:
+        """The same rows with int32 or int64 splits.  Raises ValueError for other types."""
+        kind = dtypes.as_dtype(dtype)
+        if kind not in (dtypes.int32, _INT64):
+            raise errors.InvalidValueError(f"Argument `row_splits` dtype must be int32 or int64. Received {kind}.")
+        if self.row_splits.dtype.base is kind:
+            return self
+        values = self.values.with_row_splits_dtype(kind) if isinstance(self.values, RaggedTensor) else self.values
+        length = self.uniform_row_length
+        splits = ops.cast(self.row_splits, DstT=kind)
+        return RaggedTensor(values, splits, None if length is None else ops.cast(length, DstT=kind))
+
+    def merge_dims(self, outer_axis: int, inner_axis: int) -> Any:
+        """The axes from one to another as one axis; a tensor if no axis is ragged any more.
+
+        Raises:
+            ValueError: there is no such axis, or they are not in order.
+        """
+        rank = self.shape.rank
+        outer, inner = (_axis(name, axis, rank) for name, axis in (("outer", outer_axis), ("inner", inner_axis)))
+        if outer > inner:
+            raise errors.InvalidValueError(
+                f"Expected outer_axis ({outer}) to be less than or equal to inner_axis ({inner})."
+            )
+        return _merged(self, outer, inner)
 
     def with_flat_values(self, new_values: Any) -> RaggedTensor:
         """The same rows of other innermost values."""
@@ -358,6 +485,34 @@ def _rows(values: Any) -> Tensor:
     if isinstance(values, RaggedTensor):
         return values.nrows(_INT64)
     return ops.shape(values, out_type=_INT64)[0]
+
+
+def _axis(name: str, axis: int, rank: int | None) -> int:
+    """An axis that may count from the end.  Raises ValueError if there is none."""
+    if (rank is not None and not -rank <= axis < rank) or (rank is None and axis < 0):
+        bound = "statically known" if rank is None else f"[-{rank}, {rank})"
+        raise errors.InvalidValueError(f"{name}_axis={axis} out of bounds: expected {bound} rank(self)")
+    return axis if axis >= 0 else axis + (rank or 0)
+
+
+def _merged(value: Any, outer: int, inner: int) -> Any:
+    """A tensor, ragged or not, with the axes from one to another as one."""
+    if outer == inner:
+        return value
+    if not isinstance(value, RaggedTensor):
+        sizes = ops.shape(value)
+        return ops.reshape(value, ops.concat_v2([sizes[:outer], [-1], sizes[inner + 1 :]], 0))
+    if outer == 0:
+        return _merged(value.values, 0, inner - 1)
+    if outer > 1:
+        return value.with_values(_merged(value.values, outer - 1, inner - 1))
+    within, splits = value.values, value.row_splits
+    if isinstance(within, RaggedTensor):
+        joined = RaggedTensor(within.values, ops.gather_v2(within.row_splits, splits, 0))
+        return _merged(joined, 1, inner - 1)
+    # Of values [n, a, b, …] each takes a × b × … places once they are a vector.
+    size = ops.prod(ops.shape(within, out_type=splits.dtype.base)[1:inner], [0])
+    return RaggedTensor(_merged(within, 0, inner - 1), splits * size)
 
 
 def _parts(ragged: RaggedTensor) -> list[Tensor]:
