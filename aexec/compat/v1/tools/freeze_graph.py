@@ -6,11 +6,10 @@ Next to read: `strip_unused_lib.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf import text_format
-from google.protobuf.message import Message
 
 from aexec import proto
 from aexec.client.importing import import_graph_def
@@ -161,10 +160,8 @@ def _read(path: str, message: Any, binary: bool) -> Any:
         raise errors.NotFoundError(f"Input file '{path}' does not exist!")
     with open(path, "rb") as file:
         data = file.read()
-    parse: Callable[[bytes, Message], Any] = _parse_binary if binary else text_format.Parse
-    parse(data, message)
+    if binary:
+        message.ParseFromString(data)
+    else:
+        text_format.Parse(data, message)
     return message
-
-
-def _parse_binary(data: bytes, message: Message) -> None:
-    message.ParseFromString(data)
