@@ -161,8 +161,9 @@ class Embedding:
             given, metadata = _options(options)
             tensors, nodes = _tensors(fetches), _names(targets, "targets")
             run = opened.session.run
-            values = opened.call(run_id, lambda: run(tuple(tensors), arrays, nodes, options=given, metadata=metadata))
-            return opened.encoded(tensors, values), _encoded_metadata(metadata)
+            arguments = (tuple(tensors), arrays, nodes)
+            encoded = opened.fetch(tensors, run_id, lambda: run(*arguments, options=given, metadata=metadata))
+            return encoded, _encoded_metadata(metadata)
 
         nothing: tuple[list[bytes], bytes] = ([], b"")
         status, (tensors, metadata) = _said(work, nothing)
@@ -228,8 +229,7 @@ class Embedding:
             opened = self._find(session)
             arrays = _decoded(feeds)
             names = _tensors(fetches)
-            values = opened.loop.wait(opened.session.partial_run(handle, names, arrays))
-            return opened.encoded(names, values)
+            return opened.fetch(names, 0, lambda: opened.session.partial_run(handle, names, arrays))
 
         return _said(work, [])
 
@@ -293,8 +293,8 @@ class Embedding:
             call, fetches = found
             arrays = [_tensor(data, f"feed {i}") for i, data in enumerate(feeds)]
             metadata = _metadata_for(call.options)
-            values = opened.call(run_id, lambda: call(*arrays, metadata=metadata))
-            return opened.encoded(fetches, values), _encoded_metadata(metadata)
+            encoded = opened.fetch(fetches, run_id, lambda: call(*arrays, metadata=metadata))
+            return encoded, _encoded_metadata(metadata)
 
         nothing: tuple[list[bytes], bytes] = ([], b"")
         status, (tensors, metadata) = _said(work, nothing)
@@ -357,6 +357,21 @@ class _Open:
         self.numbers = 0
         self.partial_runs: dict[str, PartialRun] = {}
 
+    def fetch(self, names: Sequence[str], run_id: int, run: Callable[[], Awaitable[Any]]) -> list[bytes]:
+        """The values that a run fetches, as TensorProtos of their tensors' types, which arrays alone do not tell."""
+
+        async def run_and_keep_graph() -> tuple[Graph | None, Sequence[Any]]:
+            # As soon as the run has ended, another thread may close the session, which then frees its graph.
+            graph = None if self.session.closed else self.session.graph
+            return graph, await run()
+
+        graph, values = self.call(run_id, run_and_keep_graph)
+        assert graph is not None, "a closed session refuses to run"
+        return [
+            tensor_codec.to_proto(value, graph.tensor(name).dtype.base, compact=False).SerializeToString()
+            for name, value in zip(names, values, strict=True)
+        ]
+
     def call(self, run_id: int, run: Callable[[], Awaitable[Any]]) -> Any:
         """The result of a run, which `Embedding.cancel` can cancel."""
         call = _Call(run_id)
@@ -371,14 +386,6 @@ class _Open:
         finally:
             with self.lock:
                 del self.calls[run_id]
-
-    def encoded(self, names: Sequence[str], values: Sequence[Any]) -> list[bytes]:
-        """Fetched values as TensorProtos of their tensors' types, which arrays alone do not tell."""
-        graph = self.session.graph
-        return [
-            tensor_codec.to_proto(value, graph.tensor(name).dtype.base, compact=False).SerializeToString()
-            for name, value in zip(names, values, strict=True)
-        ]
 
 
 class _Call:

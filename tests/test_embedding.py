@@ -220,6 +220,22 @@ class TestCancelling:
             assert running.result(60)[0].code in (Code.OK, Code.CANCELLED)
             gate_opener.join()
 
+    def test_session_may_close_between_the_end_of_a_run_and_its_answer(
+        self, embedding: Embedding, session: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        loop, closed = embedding._sessions[session].loop, embedding._sessions[session].session
+        wait = loop.wait
+
+        def wait_and_close(work: Any) -> Any:
+            result = wait(work)
+            wait(closed.close())
+            return result
+
+        monkeypatch.setattr(loop, "wait", wait_and_close)
+        status, tensors, _ = embedding.run(session, [("x:0", tensor([3]))], ["y:0"])
+        assert status == OK and array(tensors[0]).tolist() == [9]
+        assert embedding.run(session, [("x:0", tensor([3]))], ["y:0"])[0].code == Code.CANCELLED
+
 
 class TestPartialRuns:
     def test_in_parts(self, embedding: Embedding, session: int) -> None:

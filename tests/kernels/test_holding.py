@@ -16,6 +16,7 @@ from aexec.framework import errors
 from aexec.kernels.common import array_module, strings
 from aexec.runtime.threads.worker_pool import WorkerPool
 from tests.kernels.harness import build, run_op
+from tests.support.replacing import replace_in
 
 # Elements that one call may handle while it keeps the lock.
 MOST = 250_000
@@ -65,8 +66,8 @@ def words(count: int) -> Any:
 
 
 def test_values_are_taken_out_of_arrays_and_put_into_them_in_pieces(held, monkeypatch):
-    monkeypatch.setattr(strings.np, "empty", lambda *args: np.ndarray(*args).view(Watched))
-    monkeypatch.setattr(strings.np, "asarray", lambda x: x)
+    replace_in(monkeypatch, strings, "np", empty=lambda *args: np.ndarray(*args).view(Watched))
+    replace_in(monkeypatch, strings, "np", asarray=lambda x: x)
     x = words(300_000).view(Watched)
     assert strings.values_of(x)[299_999] == b"299999, 0"
     assert strings.map_strings(len, x, np.int32)[-1] == 9

@@ -20,6 +20,7 @@ from aexec.queues.kinds.padding_fifo_queue import PaddingFIFOQueue
 from aexec.queues.kinds.priority_queue import PriorityQueue
 from aexec.queues.kinds.random_shuffle_queue import RandomShuffleQueue
 from aexec.queues.queue_base import QueueBase, QueueSpec
+from tests.support.replacing import replace_in
 
 KINDS = tuple(queue for kind in queue_kinds() if (queue := queue_class(kind)) is not None)
 SCALAR = PartialTensorShape([])
@@ -244,7 +245,7 @@ def test_batch_is_joined_by_one_copy_of_each_component(monkeypatch: pytest.Monke
         calls.append(len(arrays))
         return concatenate(arrays)
 
-    monkeypatch.setattr(batching.np, "concatenate", counted)
+    replace_in(monkeypatch, batching, "np", concatenate=counted)
     shape = PartialTensorShape([4])
     queue = FIFOQueue("q", QueueSpec((dtypes.float32, dtypes.float32), (shape, shape), -1))
     for i in range(1000):

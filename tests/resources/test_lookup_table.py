@@ -18,6 +18,7 @@ from aexec.framework.waiting.abandoned_calls import AbandonedError, CallInThread
 from aexec.framework.waiting.inline_call import NeedsThreadError
 from aexec.resources import lookup_table
 from aexec.resources.lookup_table import DenseHashTable, HashTable, MutableHashTable
+from tests.support.replacing import replace_in
 
 Operations = list[tuple[str, list[int]]]
 KEYS = st.lists(st.integers(-3, 6), max_size=6)
@@ -207,7 +208,7 @@ def test_table_is_unchanged_when_memory_is_lacking(monkeypatch: pytest.MonkeyPat
             raise MemoryError
         return zeros(shape, dtype)
 
-    monkeypatch.setattr(lookup_table.np, "zeros", refuse)
+    replace_in(monkeypatch, lookup_table, "np", zeros=refuse)
     for change in (table.insert, table.replace):
         with pytest.raises(errors.ResourceExhaustedError, match="OOM when allocating values of a table"):
             change(_array([2, 3]), _array([20, 30]))

@@ -11,6 +11,7 @@ import pytest
 import aexec.compat.v1 as tf
 from aexec import errors
 from aexec.compat.v1.running import loops
+from tests.support.replacing import replace_in
 
 
 class Counting(tf.train.LooperThread):
@@ -43,7 +44,7 @@ def test_looper_calls_until_the_stop(seconds: float | None) -> None:
 
 def test_looper_waits_from_the_time_when_the_last_call_was_due(monkeypatch: pytest.MonkeyPatch) -> None:
     now, waits, coord = [50.0], list[float](), tf.train.Coordinator()
-    monkeypatch.setattr(loops.time, "monotonic", lambda: now[0])
+    replace_in(monkeypatch, loops, "time", monotonic=lambda: now[0])
 
     def wait(timeout: float) -> bool:
         waits.append(timeout)

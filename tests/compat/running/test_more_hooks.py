@@ -9,6 +9,7 @@ import pytest
 
 import aexec.compat.v1 as tf
 from aexec.compat.v1.running import more_hooks
+from tests.support.replacing import replace_in
 
 
 def test_hooks_feed_and_run_at_the_end() -> None:
@@ -24,7 +25,7 @@ def test_hooks_feed_and_run_at_the_end() -> None:
 
 def test_timer_is_due_after_steps_or_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(more_hooks.time, "time", lambda: now[0])
+    replace_in(monkeypatch, more_hooks, "time", time=lambda: now[0])
     timer = tf.train.SecondOrStepTimer(every_steps=3)
     assert timer.should_trigger_for_step(0) and timer.update_last_triggered_step(0) == (None, None)
     assert not timer.should_trigger_for_step(0) and not timer.should_trigger_for_step(2)
@@ -55,7 +56,7 @@ def test_steps_wait_for_the_global_step(monkeypatch: pytest.MonkeyPatch) -> None
             sess.raw.run(count)
 
         sess.raw = sess.plain
-        monkeypatch.setattr(more_hooks.time, "sleep", advance)
+        replace_in(monkeypatch, more_hooks, "time", sleep=advance)
         assert sess.run(step) == 2 and len(waits) == 2
         assert sess.run(step) == 2 and len(waits) == 2
     with tf.Graph().as_default(), pytest.raises(RuntimeError, match="Global step"):

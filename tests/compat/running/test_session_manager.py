@@ -10,6 +10,7 @@ import pytest
 import aexec.compat.v1 as tf
 from aexec import errors
 from aexec.compat.v1.running import session_manager
+from tests.support.replacing import replace_in
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_checkpoint_is_waited_for(tmp_path: Path, value: Any, monkeypatch: pytes
         if len(waits) == 2:
             savers.append(saved(tmp_path, value, 6.0))
 
-    monkeypatch.setattr(session_manager.time, "sleep", sleep)
+    replace_in(monkeypatch, session_manager, "time", sleep=sleep)
     saver = tf.train.Saver()
     manager = tf.train.SessionManager(recovery_wait_secs=5)
     session, is_ready = manager.recover_session("", saver, str(tmp_path), wait_for_checkpoint=True)
@@ -85,7 +86,7 @@ def test_checkpoint_is_waited_for(tmp_path: Path, value: Any, monkeypatch: pytes
 
 def test_wait_for_a_checkpoint_ends(tmp_path: Path, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    monkeypatch.setattr(session_manager.time, "sleep", waits.append)
+    replace_in(monkeypatch, session_manager, "time", sleep=waits.append)
     manager = tf.train.SessionManager(recovery_wait_secs=5)
     session, is_ready = manager.recover_session(
         "", tf.train.Saver(), str(tmp_path), wait_for_checkpoint=True, max_wait_secs=12
@@ -102,8 +103,8 @@ def test_model_that_is_ready_is_waited_for(value: Any, monkeypatch: pytest.Monke
         waits.append(seconds)
         now[0] += seconds
 
-    monkeypatch.setattr(session_manager.time, "sleep", sleep)
-    monkeypatch.setattr(session_manager.time, "monotonic", lambda: now[0])
+    replace_in(monkeypatch, session_manager, "time", sleep=sleep)
+    replace_in(monkeypatch, session_manager, "time", monotonic=lambda: now[0])
     manager = tf.train.SessionManager(ready_op=tf.report_uninitialized_variables(), recovery_wait_secs=4)
     with pytest.raises(errors.DeadlineExceededError, match="not ready after waiting 10 secs"):
         manager.wait_for_session("", max_wait_secs=10)

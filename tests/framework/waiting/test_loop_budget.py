@@ -21,6 +21,7 @@ from aexec.framework.waiting.loop_budget import (
     let_others_run,
     use_budget,
 )
+from tests.support.replacing import replace_in
 
 
 def test_budget_grows_with_the_slice() -> None:
@@ -66,7 +67,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
-        monkeypatch.setattr(loop_budget.time, "perf_counter", lambda: self.now)
+        replace_in(monkeypatch, loop_budget, "time", perf_counter=lambda: self.now)
 
 
 def test_piece_is_as_long_as_those_before_it_tell(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,10 +141,10 @@ def test_waiting_thread_gets_the_interpreter_between_two_pieces() -> None:
 
 def test_lock_is_let_go_only_while_another_thread_runs_python(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(loop_budget.time, "sleep", slept.append)
-    monkeypatch.setattr(loop_budget.sys, "_current_frames", lambda: {1: None})
+    replace_in(monkeypatch, loop_budget, "time", sleep=slept.append)
+    replace_in(monkeypatch, loop_budget, "sys", _current_frames=lambda: {1: None})
     let_lock_go()
     assert not slept
-    monkeypatch.setattr(loop_budget.sys, "_current_frames", lambda: {1: None, 2: None})
+    replace_in(monkeypatch, loop_budget, "sys", _current_frames=lambda: {1: None, 2: None})
     let_lock_go()
     assert slept == [1e-6]

@@ -17,6 +17,7 @@ from aexec_server.hosts.session_host import SessionHost
 from aexec_server.settings.server_config import ServerConfig
 
 from aexec import errors
+from tests.support.replacing import replace_in
 from tests.support.stand_ins.fake_hosts import FakeHosts, FakeProcess
 from tests.support.waiting import until
 
@@ -63,7 +64,7 @@ async def test_host_for_which_there_is_no_file_says_so(tmp_path: Path, monkeypat
     def none(*args: Any) -> Any:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(session_host.socket, "socketpair", none)
+    replace_in(monkeypatch, session_host, "socket", socketpair=none)
     host = new_host(tmp_path)
     await host.run(cast(Any, FakeHosts()))
     assert host.ended is not None and "could not be started" in host.ended and "Too many open files" in host.ended
