@@ -11,6 +11,7 @@ from aexec.compat.v1.networks.distributions.checks import check_fits
 from aexec.compat.v1.networks.distributions.distribution import NOT_REPARAMETERIZED
 from aexec.compat.v1.networks.distributions.divergences import RegisterKL
 from aexec.compat.v1.networks.distributions.event_shapes import ScalarDistribution, sized
+from aexec.compat.v1.networks.distributions.logits_probs import LogitsProbsDistribution
 from aexec.compat.v1.networks.distributions.parameters import logits_and_probs, shapes_of
 from aexec.framework import dtypes
 from aexec.graph.nodes.node import Tensor
@@ -19,8 +20,17 @@ from aexec.nn.cross_entropies import sigmoid_cross_entropy_with_logits
 __all__ = ["Bernoulli"]
 
 
-class Bernoulli(ScalarDistribution):
-    """`tf.distributions.Bernoulli`: 1 with a probability, or its logit."""
+class Bernoulli(LogitsProbsDistribution, ScalarDistribution):
+    """`tf.distributions.Bernoulli`: 1 with probability `probs`, else 0.
+
+    Args:
+        logits, probs: exactly one of them: the log-odds or the probability of 1, floating.
+        dtype: of samples.
+
+    Raises:
+        ValueError: both `logits` and `probs` are given, or neither.
+        TypeError: they are not floating.
+    """
 
     def __init__(
         self,
@@ -47,16 +57,6 @@ class Bernoulli(ScalarDistribution):
     @staticmethod
     def _param_shapes(sample_shape: Any) -> dict[str, Tensor]:
         return shapes_of(("logits",), sample_shape)
-
-    @property
-    def logits(self) -> Tensor:
-        """The logarithms of the odds of 1."""
-        return self._logits
-
-    @property
-    def probs(self) -> Tensor:
-        """The probabilities of 1."""
-        return self._probs
 
     def _sample_n(self, n: Any, seed: int | None = None) -> Tensor:
         shape = sized(n, self.batch_shape_tensor())

@@ -1,4 +1,4 @@
-"""`Beta`.  Next to read: `dirichlet.py`, of more than two proportions."""
+"""`Beta`.  Next to read: `dirichlet.py`, its generalisation to more than two proportions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,14 @@ def _concentration(value: Any, name: str, validate_args: bool) -> Tensor:
 
 
 class Beta(ScalarDistribution):
-    """`tf.distributions.Beta`: of numbers between 0 and 1."""
+    """`tf.distributions.Beta`: numbers in (0, 1).
+
+    Args:
+        concentration1, concentration0: α and β, floating, positive and of the same dtype; they broadcast.
+
+    Raises:
+        ValueError: the dtypes differ, or are not floating.
+    """
 
     def __init__(
         self,
@@ -60,17 +67,17 @@ class Beta(ScalarDistribution):
 
     @property
     def concentration1(self) -> Tensor:
-        """The weights of 1, α."""
+        """α: the concentration at 1."""
         return self._concentration1
 
     @property
     def concentration0(self) -> Tensor:
-        """The weights of 0, β."""
+        """β: the concentration at 0."""
         return self._concentration0
 
     @property
     def total_concentration(self) -> Tensor:
-        """The sum of both weights."""
+        """α + β."""
         return self._total_concentration
 
     def _sample_n(self, n: Any, seed: int | None = None) -> Tensor:

@@ -12,6 +12,7 @@ from aexec.compat.v1.networks.distributions.checks import check_event_size, chec
 from aexec.compat.v1.networks.distributions.distribution import NOT_REPARAMETERIZED
 from aexec.compat.v1.networks.distributions.divergences import RegisterKL
 from aexec.compat.v1.networks.distributions.event_shapes import ScalarDistribution, sized
+from aexec.compat.v1.networks.distributions.logits_probs import LogitsProbsDistribution
 from aexec.compat.v1.networks.distributions.parameters import logits_and_probs
 from aexec.compat.v1.values.shapes import TensorShape
 from aexec.framework import dtypes, errors
@@ -22,8 +23,17 @@ from aexec.nn.cross_entropies import sparse_softmax_cross_entropy_with_logits
 __all__ = ["Categorical"]
 
 
-class Categorical(ScalarDistribution):
-    """`tf.distributions.Categorical`: numbers of classes, by their logits or probabilities along the last axis."""
+class Categorical(LogitsProbsDistribution, ScalarDistribution):
+    """`tf.distributions.Categorical`: one class index per sample, in [0, classes).
+
+    Args:
+        logits, probs: exactly one of them: unnormalised log-probabilities or probabilities, floating, [..., classes].
+        dtype: of samples.
+
+    Raises:
+        ValueError: both `logits` and `probs` are given, or neither.
+        TypeError: they are not floating.
+    """
 
     def __init__(
         self,
@@ -54,18 +64,8 @@ class Categorical(ScalarDistribution):
 
     @property
     def event_size(self) -> Tensor:
-        """The number of classes."""
+        """The number of classes, a scalar int32."""
         return self._event_size
-
-    @property
-    def logits(self) -> Tensor:
-        """The logits of classes, unnormalised logarithms of probabilities."""
-        return self._logits
-
-    @property
-    def probs(self) -> Tensor:
-        """The probabilities of classes."""
-        return self._probs
 
     def _batch_shape(self) -> Any:
         return TensorShape(self.logits.static_shape).with_rank_at_least(1)[:-1]
@@ -83,7 +83,11 @@ class Categorical(ScalarDistribution):
         return ops.cast(shaped, DstT=self.dtype)
 
     def _paired(self, value: Tensor, of_classes: Tensor) -> tuple[Tensor, Tensor]:
-        """Values and a parameter, broadcast so that each value has its row."""
+        """Broadcast class indices [...] and a parameter [..., classes] against each other.
+
+        Raises:
+            TypeError: `value` is neither an integer nor floating.
+        """
         if self.validate_args:
             value = check_fits(value, dtypes.int32)
         if value.dtype.is_floating:
@@ -98,7 +102,7 @@ class Categorical(ScalarDistribution):
         return -sparse_softmax_cross_entropy_with_logits(classes, logits)
 
     def _cdf(self, value: Tensor) -> Tensor:
-        """The probability of the classes below the value, without its own, as TensorFlow has it."""
+        """The probability of the classes below `value`; like TensorFlow, without the class `value` itself."""
         classes, probs = self._paired(value, self.probs)
         numbers = ops.cast(ops.range(0, self.event_size, 1), DstT=classes.dtype.base)
         below = ops.less(numbers, ops.expand_dims(classes, -1))

@@ -1,4 +1,4 @@
-"""Checks that `validate_args` asks for: of parameters and of values.
+"""Checks of parameters and values, made if `validate_args` is set.
 
 Next to read: `parameters.py`.
 """
@@ -24,7 +24,7 @@ __all__ = ["after", "check_counts", "check_event_size", "check_fits"]
 
 
 def after(checks: list[Node], x: Tensor) -> Tensor:
-    """The same tensor, once checks have passed."""
+    """Return `x`; a run that computes it also runs `checks`, and fails if one does."""
     with control_dependencies(checks):
         return ops.identity(x)
 
@@ -34,7 +34,7 @@ def _whole(x: Tensor, dtype: dtypes.DType, message: str) -> Node:
 
 
 def check_counts(counts: Tensor) -> Tensor:
-    """Counts, whose runs fail if one is negative or not whole."""
+    """Return `counts`; a run fails if an element is negative or not whole."""
     checks = [assert_non_negative(counts, message=f"'{counts.name}' must be non-negative.")]
     if counts.dtype.is_floating:
         message = f"'{counts.name}' cannot contain fractional components."
@@ -43,7 +43,7 @@ def check_counts(counts: Tensor) -> Tensor:
 
 
 def check_fits(x: Tensor, dtype: dtypes.DType) -> Tensor:
-    """Values, whose runs fail if one is negative, or is not a number of a type, `bool` or an integer."""
+    """Return `x`; a run fails if an element is negative, not whole, or too large for `dtype`: bool or an integer."""
     checks = [assert_non_negative(x, message="Elements must be non-negative.")]
     most = 1 if dtype is dtypes.bool_ else int(np.iinfo(dtype.np).max)
     if x.dtype.is_floating:
@@ -54,10 +54,10 @@ def check_fits(x: Tensor, dtype: dtypes.DType) -> Tensor:
 
 
 def check_event_size(x: Tensor) -> Tensor:
-    """A parameter with an element for each class, of which there have to be two or more.
+    """Return `x`, [..., classes].  If the number of classes is only known in a run, the run checks it.
 
     Raises:
-        ValueError: the number of classes is known, and is wrong or more than the type can count.
+        ValueError: there are fewer than two classes, or more than a float of this dtype can count.
     """
     few = "A categorical-distribution parameter must have at least 2 events."
     flat = "A categorical-distribution parameter must have at least 1 dimension."

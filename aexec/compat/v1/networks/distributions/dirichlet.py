@@ -11,9 +11,10 @@ from aexec.compat.v1.functions.array_ops import convert_to_tensor
 from aexec.compat.v1.functions.check_ops import assert_near, assert_rank_at_least
 from aexec.compat.v1.functions.control_flow_ops import assert_less, assert_positive
 from aexec.compat.v1.networks.distributions.checks import after
+from aexec.compat.v1.networks.distributions.concentration import ConcentrationDistribution
 from aexec.compat.v1.networks.distributions.distribution import FULLY_REPARAMETERIZED
 from aexec.compat.v1.networks.distributions.divergences import RegisterKL
-from aexec.compat.v1.networks.distributions.event_shapes import VectorDistribution, negative_products, or_nan
+from aexec.compat.v1.networks.distributions.event_shapes import or_nan
 from aexec.compat.v1.numerics.special import lbeta
 from aexec.graph.nodes.node import Tensor
 
@@ -29,8 +30,12 @@ def _checked(concentration: Tensor) -> Tensor:
     return after(checks, concentration)
 
 
-class Dirichlet(VectorDistribution):
-    """`tf.distributions.Dirichlet`: of proportions, along the last axis."""
+class Dirichlet(ConcentrationDistribution):
+    """`tf.distributions.Dirichlet`: proportions that sum to 1 along the last axis.
+
+    Args:
+        concentration: floating, positive, [..., classes] with at least two classes.
+    """
 
     def __init__(
         self, concentration: Any, validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Dirichlet"
@@ -49,19 +54,6 @@ class Dirichlet(VectorDistribution):
             [self._concentration, self._total_concentration],
             scope,
         )
-
-    @property
-    def concentration(self) -> Tensor:
-        """The weights of components."""
-        return self._concentration
-
-    @property
-    def total_concentration(self) -> Tensor:
-        """The sums of weights."""
-        return self._total_concentration
-
-    def _total(self) -> Tensor:
-        return ops.expand_dims(self.total_concentration, -1)
 
     def _size(self) -> Tensor:
         return ops.cast(ops.shape(self.concentration)[-1], DstT=self.dtype)
@@ -96,10 +88,6 @@ class Dirichlet(VectorDistribution):
     def _variance(self) -> Tensor:
         scaled = self._scale() * self._mean()
         return scaled * (self._scale() - scaled)
-
-    def _covariance(self) -> Tensor:
-        scaled = self._scale() * self._mean()
-        return ops.matrix_set_diag(negative_products(scaled, scaled), self._variance())
 
     def _mode(self) -> Tensor:
         mode = (self.concentration - 1.0) / (self._total() - self._size())

@@ -10,8 +10,9 @@ from aexec.client.random_ops import random_gamma
 from aexec.compat.v1.functions.array_ops import convert_to_tensor
 from aexec.compat.v1.functions.control_flow_ops import assert_positive
 from aexec.compat.v1.networks.distributions.checks import after, check_counts, check_event_size
+from aexec.compat.v1.networks.distributions.concentration import ConcentrationDistribution
 from aexec.compat.v1.networks.distributions.distribution import NOT_REPARAMETERIZED
-from aexec.compat.v1.networks.distributions.event_shapes import VectorDistribution, negative_products, sized
+from aexec.compat.v1.networks.distributions.event_shapes import sized
 from aexec.compat.v1.networks.distributions.multinomial import checked_counts, draw_counts, log_orders
 from aexec.compat.v1.networks.distributions.parameters import next_seed
 from aexec.compat.v1.numerics.special import lbeta
@@ -25,8 +26,15 @@ def _checked(concentration: Tensor) -> Tensor:
     return after([assert_positive(found, message="Concentration parameter must be positive.")], found)
 
 
-class DirichletMultinomial(VectorDistribution):
-    """`tf.distributions.DirichletMultinomial`: counts of classes whose probabilities a Dirichlet distribution has."""
+class DirichletMultinomial(ConcentrationDistribution):
+    """`tf.distributions.DirichletMultinomial`: counts of classes whose probabilities have a Dirichlet distribution.
+
+    Samples have shape [..., classes] and hold whole numbers.
+
+    Args:
+        total_count: draws per sample, broadcast against the batch.
+        concentration: floating, positive, [..., classes].
+    """
 
     def __init__(
         self,
@@ -56,18 +64,8 @@ class DirichletMultinomial(VectorDistribution):
 
     @property
     def total_count(self) -> Tensor:
-        """The numbers of draws."""
+        """The number of draws per sample."""
         return self._total_count
-
-    @property
-    def concentration(self) -> Tensor:
-        """The weights of classes."""
-        return self._concentration
-
-    @property
-    def total_concentration(self) -> Tensor:
-        """The sums of weights."""
-        return self._total_concentration
 
     def _sample_n(self, n: Any, seed: int | None = None) -> Tensor:
         drawn = random_gamma(ops.pack([n]), self._events, dtype=self.dtype, seed=seed)
@@ -85,16 +83,12 @@ class DirichletMultinomial(VectorDistribution):
         return ops.expand_dims(self.total_count, -1)
 
     def _mean(self) -> Tensor:
-        return self._count() * (self.concentration / ops.expand_dims(self.total_concentration, -1))
+        return self._count() * (self.concentration / self._total())
 
     def _scale(self) -> Tensor:
-        total = ops.expand_dims(self.total_concentration, -1)
+        total = self._total()
         return ops.sqrt((1.0 + total / self._count()) / (1.0 + total))
 
     def _variance(self) -> Tensor:
         scaled = self._scale() * self._mean()
         return scaled * (self._count() * self._scale() - scaled)
-
-    def _covariance(self) -> Tensor:
-        scaled = self._scale() * self._mean()
-        return ops.matrix_set_diag(negative_products(scaled, scaled), self._variance())

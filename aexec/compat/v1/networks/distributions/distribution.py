@@ -1,7 +1,8 @@
-"""`Distribution`: the base class, whose methods make nodes from the formulas that a subclass has.
+"""`Distribution`: the base class.  Its public methods build nodes from the private formulas of a subclass.
 
-A subclass overrides `_log_prob`, `_mean` and others, those that it can compute.  A public method that lacks its own
-formula uses another one, such as `exp(log_prob)` for `prob`; if there is none either, it raises NotImplementedError.
+A subclass overrides those of `_log_prob`, `_mean` and the others that it can compute.  If a formula is missing, the
+public method derives it from another one, such as `prob` from `exp(log_prob)`; if that is missing too, it raises
+NotImplementedError.
 Next to read: `event_shapes.py`, the bases of TensorFlow's own distributions.
 """
 
@@ -27,7 +28,7 @@ __all__ = ["FULLY_REPARAMETERIZED", "NOT_REPARAMETERIZED", "Distribution", "Repa
 
 
 class ReparameterizationType:
-    """`tf.distributions.ReparameterizationType`: whether samples have gradients by the parameters."""
+    """`tf.distributions.ReparameterizationType`: whether gradients flow from samples to the parameters."""
 
     def __init__(self, rep_type: str) -> None:
         self._rep_type = rep_type
@@ -45,10 +46,10 @@ class Distribution:
 
     Args:
         dtype: of samples.
-        reparameterization_type: whether samples have gradients by the parameters.
-        validate_args: check parameters and arguments in each run; a subclass makes the checks.
-        allow_nan_stats: statistics that do not exist are not a number; else a run that asks for them fails.
-        parameters: name → value of each argument of the subclass, from which `copy` makes another one.
+        reparameterization_type: whether gradients flow from samples to the parameters.
+        validate_args: check parameters and arguments in each run; the subclass builds the checks.
+        allow_nan_stats: True: a statistic that does not exist is NaN.  False: a run that computes it fails.
+        parameters: the subclass's arguments by name, which `copy` passes on.
         graph_parents: the tensors that all formulas use.
         name: scope of the nodes.
 
@@ -93,17 +94,17 @@ class Distribution:
 
     @property
     def name(self) -> str:
-        """The scope of the nodes."""
+        """The scope of the nodes, with a slash at its end."""
         return self._name
 
     @property
     def dtype(self) -> dtypes.DType:
-        """The type of samples."""
+        """The dtype of samples."""
         return self._dtype
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Name → value of each argument that made it."""
+        """The arguments of the constructor by name."""
         return {
             name: value
             for name, value in self._parameters.items()
@@ -112,32 +113,32 @@ class Distribution:
 
     @property
     def reparameterization_type(self) -> ReparameterizationType:
-        """Whether samples have gradients by the parameters."""
+        """Whether gradients flow from samples to the parameters."""
         return self._reparameterization_type
 
     @property
     def allow_nan_stats(self) -> bool:
-        """Whether statistics that do not exist are not a number, rather than errors."""
+        """True if a statistic that does not exist is NaN, False if a run that computes it fails."""
         return self._allow_nan_stats
 
     @property
     def validate_args(self) -> bool:
-        """Whether parameters and arguments are checked."""
+        """Whether runs check parameters and arguments."""
         return self._validate_args
 
     def copy(self, **override_parameters_kwargs: Any) -> Any:
-        """Another one with the same arguments, but for these."""
+        """A distribution of the same class; the given arguments replace those of this one."""
         return type(self)(**{**self.parameters, **override_parameters_kwargs})
 
     @classmethod
     def param_shapes(cls, sample_shape: Any, name: str = "DistributionParamShapes") -> dict[str, Tensor]:
-        """The shape of each parameter for which `sample()` has a shape."""
+        """The shape, an int32 vector, that each parameter needs so that `sample()` has shape `sample_shape`."""
         with name_scope(name):
             return cls._param_shapes(sample_shape)
 
     @classmethod
     def param_static_shapes(cls, sample_shape: Any) -> dict[str, TensorShape]:
-        """`param_shapes` as static shapes.  Raises ValueError if the shape is not known while the graph is built."""
+        """`param_shapes` as static shapes.  Raises ValueError unless `sample_shape` is fully known at build time."""
         if isinstance(sample_shape, TensorShape):
             if not sample_shape.is_fully_defined():
                 raise errors.InvalidValueError("TensorShape sample_shape must be fully defined")
@@ -194,12 +195,12 @@ class Distribution:
             return _shape_tensor(self.event_shape, self._event_shape_tensor, "event_shape")
 
     def is_scalar_batch(self, name: str = "is_scalar_batch") -> Tensor:
-        """Whether it is a single distribution."""
+        """A scalar bool: whether the batch shape is []."""
         with self._name_scope(name):
             return _is_scalar(self.batch_shape, self.batch_shape_tensor, "is_scalar_batch")
 
     def is_scalar_event(self, name: str = "is_scalar_event") -> Tensor:
-        """Whether a sample of one distribution is a number."""
+        """A scalar bool: whether the event shape is []."""
         with self._name_scope(name):
             return _is_scalar(self.event_shape, self.event_shape_tensor, "is_scalar_event")
 
@@ -209,7 +210,15 @@ class Distribution:
         raise self._lacks("sample_n")
 
     def sample(self, sample_shape: Any = (), seed: int | None = None, name: str = "sample") -> Tensor:
-        """Samples of shape [*sample_shape, *batch_shape, *event_shape]."""
+        """Samples [*sample_shape, *batch_shape, *event_shape], of `dtype`.
+
+        Args:
+            sample_shape: an integer, or a vector of integers.
+            seed: of the op; None to use the graph's seed alone.
+
+        Raises:
+            ValueError: `sample_shape` has more than one axis.
+        """
         with self._name_scope(name):
             shape = convert_to_tensor(sample_shape, dtypes.int32, "sample_shape")
             rank = shape.static_shape.rank
@@ -231,7 +240,7 @@ class Distribution:
     def _of(
         self, name: str, value: Any, own: Callable[..., Tensor], other: Callable[..., Tensor] | None = None
     ) -> Tensor:
-        """What a formula, or else another one, has for a value."""
+        """Apply the formula `own` to a value, or `other` if the subclass lacks `own`."""
         with self._name_scope(name):
             return _tried(own, other, convert_to_tensor(value, name="value", preferred_dtype=self.dtype))
 
@@ -257,31 +266,31 @@ class Distribution:
         raise self._lacks("quantile")
 
     def log_prob(self, value: Any, name: str = "log_prob") -> Tensor:
-        """The logarithm of the probability, or its density, of values."""
+        """The log of the probability mass or density of `value`, [*sample_shape, *batch_shape]."""
         return self._of(name, value, self._log_prob, lambda x: ops.log(self._prob(x)))
 
     def prob(self, value: Any, name: str = "prob") -> Tensor:
-        """The probability, or its density, of values."""
+        """The probability mass or density of `value`, [*sample_shape, *batch_shape]."""
         return self._of(name, value, self._prob, lambda x: ops.exp(self._log_prob(x)))
 
     def log_cdf(self, value: Any, name: str = "log_cdf") -> Tensor:
-        """The logarithm of `cdf`."""
+        """The log of `cdf`."""
         return self._of(name, value, self._log_cdf, lambda x: ops.log(self._cdf(x)))
 
     def cdf(self, value: Any, name: str = "cdf") -> Tensor:
-        """The probability that a sample is at most the value."""
+        """The probability that a sample is at most `value`, [*sample_shape, *batch_shape]."""
         return self._of(name, value, self._cdf, lambda x: ops.exp(self._log_cdf(x)))
 
     def log_survival_function(self, value: Any, name: str = "log_survival_function") -> Tensor:
-        """The logarithm of `survival_function`."""
+        """The log of `survival_function`."""
         return self._of(name, value, self._log_survival_function, lambda x: ops.log1p(-self.cdf(x)))
 
     def survival_function(self, value: Any, name: str = "survival_function") -> Tensor:
-        """The probability that a sample is greater than the value."""
+        """The probability that a sample is greater than `value`, [*sample_shape, *batch_shape]."""
         return self._of(name, value, self._survival_function, lambda x: 1.0 - self.cdf(x))
 
     def quantile(self, value: Any, name: str = "quantile") -> Tensor:
-        """The inverse of `cdf`."""
+        """The inverse of `cdf`, for probabilities in [0, 1]."""
         return self._of(name, value, self._quantile)
 
     # Statistics.
@@ -309,27 +318,27 @@ class Distribution:
         raise self._lacks("covariance")
 
     def entropy(self, name: str = "entropy") -> Tensor:
-        """The entropy, in nats."""
+        """The entropy in nats, [*batch_shape]."""
         return self._statistic(name, self._entropy)
 
     def mean(self, name: str = "mean") -> Tensor:
-        """The mean."""
+        """The mean, [*batch_shape, *event_shape]."""
         return self._statistic(name, self._mean)
 
     def mode(self, name: str = "mode") -> Tensor:
-        """The likeliest value."""
+        """The mode, [*batch_shape, *event_shape]."""
         return self._statistic(name, self._mode)
 
     def variance(self, name: str = "variance") -> Tensor:
-        """The variance, of each component of an event."""
+        """The variance of each component of an event, [*batch_shape, *event_shape]."""
         return self._statistic(name, self._variance, lambda: ops.square(self._stddev()))
 
     def stddev(self, name: str = "stddev") -> Tensor:
-        """The standard deviation, of each component of an event."""
+        """The standard deviation of each component of an event, [*batch_shape, *event_shape]."""
         return self._statistic(name, self._stddev, lambda: ops.sqrt(self._variance()))
 
     def covariance(self, name: str = "covariance") -> Tensor:
-        """The covariances of the components of an event."""
+        """The covariance matrix of a vector event of n components, [*batch_shape, n, n]."""
         return self._statistic(name, self._covariance)
 
     # Comparisons with another distribution.
@@ -341,16 +350,16 @@ class Distribution:
         return kl_divergence(self, other, allow_nan_stats=self.allow_nan_stats)
 
     def cross_entropy(self, other: Distribution, name: str = "cross_entropy") -> Tensor:
-        """The mean of -log of the other's probability, over samples of this one."""
+        """The expectation of -log(probability in `other`) over samples of this one, in nats, [*batch_shape]."""
         return self._statistic(name, lambda: self._cross_entropy(other))
 
     def kl_divergence(self, other: Distribution, name: str = "kl_divergence") -> Tensor:
-        """The divergence of Kullback and Leibler of this one from the other."""
+        """The Kullback-Leibler divergence of this distribution from `other`, in nats, [*batch_shape]."""
         return self._statistic(name, lambda: self._kl_divergence(other))
 
 
 def _tried(own: Callable[..., Tensor], other: Callable[..., Tensor] | None, *values: Tensor) -> Tensor:
-    """What one formula computes, or else another one.  Raises the NotImplementedError of the first."""
+    """Call `own`, or `other` if `own` is not implemented.  If neither is, raises the NotImplementedError of `own`."""
     try:
         return own(*values)
     except NotImplementedError as lacking:
@@ -363,7 +372,7 @@ def _tried(own: Callable[..., Tensor], other: Callable[..., Tensor] | None, *val
 
 
 def _shape_tensor(static: TensorShape, dynamic: Callable[[], Tensor], name: str) -> Tensor:
-    """An int32 vector: a constant if all sizes are known."""
+    """A shape as an int32 vector: a constant if all sizes are known, else the result of `dynamic`."""
     if not static.is_fully_defined():
         return dynamic()
     return convert_to_tensor(np.array(static.as_list(), np.int32), name=name)

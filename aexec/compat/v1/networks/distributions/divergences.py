@@ -1,6 +1,6 @@
-"""Divergences of Kullback and Leibler: a table of functions of two distributions, and what looks there.
+"""Kullback-Leibler divergences: a registry of functions by the classes of two distributions.
 
-Next to read: `normal.py`, which registers that of two normal distributions.
+Next to read: `normal.py`, which registers the divergence of two normal distributions.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ _DIVERGENCES: dict[tuple[type, type], Callable[..., Tensor]] = {}
 
 
 class RegisterKL:
-    """`tf.distributions.RegisterKL`: a decorator of the function that computes the divergence of two classes.
+    """`tf.distributions.RegisterKL`: decorator that registers the divergence of two classes of distributions.
+
+    The decorated function takes two distributions and `name`, and returns a tensor of their batch shape.
 
     Raises:
-        TypeError: what it decorates is no function.
-        ValueError: there is one of these classes.
+        TypeError: the decorated object is not callable.
+        ValueError: the two classes have a function already.
     """
 
     def __init__(self, dist_cls_a: type, dist_cls_b: type) -> None:
@@ -42,7 +44,10 @@ class RegisterKL:
 
 
 def _registered(a: type, b: type) -> Callable[..., Tensor] | None:
-    """The function of the nearest bases of both: the fewest steps up in sum, and of these the fewest of the first."""
+    """Find the function registered for the nearest bases; None if there is none.
+
+    Nearest: the fewest steps up both class hierarchies together; among equals, the fewest steps up from `a`.
+    """
     found = [
         (steps_of_a + steps_of_b, steps_of_a, _DIVERGENCES[base_of_a, base_of_b])
         for steps_of_a, base_of_a in enumerate(a.__mro__)
@@ -55,10 +60,13 @@ def _registered(a: type, b: type) -> Callable[..., Tensor] | None:
 def kl_divergence(
     distribution_a: Any, distribution_b: Any, allow_nan_stats: bool = True, name: str | None = None
 ) -> Tensor:
-    """`tf.distributions.kl_divergence`.
+    """`tf.distributions.kl_divergence`: the divergence of `distribution_a` from `distribution_b`, in nats.
 
     Args:
-        allow_nan_stats: if it is false, a run fails whose result has an element that is not a number.
+        allow_nan_stats: False: a run fails with InvalidArgumentError if the result has a NaN.
+
+    Returns:
+        A tensor of the broadcast batch shape of both.
 
     Raises:
         NotImplementedError: no function is registered for their classes.
@@ -83,7 +91,7 @@ def kl_divergence(
 
 
 def cross_entropy(ref: Any, other: Any, allow_nan_stats: bool = True, name: str | None = None) -> Tensor:
-    """The mean of -log of the other's probability, over samples of the first.  Raises as `kl_divergence` does."""
+    """The expectation of -log(probability in `other`) over samples of `ref`, in nats.  Raises as `kl_divergence`."""
     with name_scope(name or "cross_entropy"):
         entropy: Tensor = ref.entropy()
         return entropy + kl_divergence(ref, other, allow_nan_stats=allow_nan_stats)

@@ -1,4 +1,4 @@
-"""Bases of TensorFlow's distributions: those of numbers, and those of vectors along the last axis.
+"""Two bases of distributions: of scalar events, and of vector events along the last axis.
 
 Next to read: `normal.py`, `dirichlet.py`.
 """
@@ -21,7 +21,7 @@ __all__ = ["ScalarDistribution", "VectorDistribution", "negative_products", "or_
 
 
 class ScalarDistribution(Distribution):
-    """A distribution of numbers, whose batch has the shape to which its graph parents broadcast."""
+    """A distribution of scalars.  The batch shape is the shape to which the graph parents broadcast."""
 
     def _batch_shape(self) -> Any:
         return reduce(broadcast_static_shape, (TensorShape(parent.static_shape) for parent in self._graph_parents))
@@ -36,7 +36,7 @@ class ScalarDistribution(Distribution):
         return convert_to_tensor(np.array([], np.int32))
 
     def _whole(self, value: Any) -> Tensor:
-        """A value for each distribution of the batch."""
+        """A tensor of the batch shape, filled with `value`."""
         return ops.fill(self.batch_shape_tensor(), convert_to_tensor(value, self.dtype))
 
 
@@ -67,10 +67,10 @@ def sized(n: Any, shape: Tensor) -> Tensor:
 
 
 def or_nan(holds: Tensor, value: Tensor) -> Tensor:
-    """A value where a condition holds, and else not a number."""
+    """`value` where `holds` is True, NaN elsewhere."""
     return ops.select_v2(holds, value, convert_to_tensor(np.nan, value.dtype.base))
 
 
 def negative_products(a: Tensor, b: Tensor) -> Tensor:
-    """-a bᵀ of vectors along the last axis."""
+    """-a bᵀ for vectors along the last axis: [..., n] and [..., m] give [..., n, m]."""
     return -ops.expand_dims(a, -1) * ops.expand_dims(b, -2)

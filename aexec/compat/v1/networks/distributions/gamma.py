@@ -1,4 +1,4 @@
-"""`Gamma`, and `Exponential`, which is one with concentration 1.
+"""`Gamma`, and `Exponential`, a gamma distribution of concentration 1.
 
 Next to read: `beta.py`.
 """
@@ -26,7 +26,15 @@ __all__ = ["Exponential", "Gamma"]
 
 
 class Gamma(ScalarDistribution):
-    """`tf.distributions.Gamma`: of positive numbers."""
+    """`tf.distributions.Gamma`: positive numbers.
+
+    Args:
+        concentration: the shape parameter α, floating and positive.
+        rate: the inverse scale β, floating and positive; broadcasts against `concentration`.
+
+    Raises:
+        ValueError: the dtypes differ, or are not floating.
+    """
 
     def __init__(
         self,
@@ -56,12 +64,12 @@ class Gamma(ScalarDistribution):
 
     @property
     def concentration(self) -> Tensor:
-        """The shapes of the distributions, α."""
+        """The shape parameter α."""
         return self._concentration
 
     @property
     def rate(self) -> Tensor:
-        """The inverse scales, β."""
+        """The inverse scale β."""
         return self._rate
 
     def _sample_n(self, n: Any, seed: int | None = None) -> Tensor:
@@ -101,7 +109,11 @@ class Gamma(ScalarDistribution):
 
 
 class Exponential(Gamma):
-    """`tf.distributions.Exponential`."""
+    """`tf.distributions.Exponential`: positive numbers with mean 1 / `rate`.
+
+    Args:
+        rate: the inverse scale, floating and positive.
+    """
 
     def __init__(
         self, rate: Any, validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Exponential"

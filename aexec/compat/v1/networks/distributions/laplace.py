@@ -1,4 +1,4 @@
-"""`Laplace`: two exponential distributions, back to back.
+"""`Laplace`: an exponential distribution on either side of `loc`.
 
 Next to read: `gamma.py`.
 """
@@ -11,65 +11,43 @@ from typing import Any
 import numpy as np
 
 from aexec import ops
-from aexec.client.building import name_scope
 from aexec.client.random_ops import random_uniform
-from aexec.compat.v1.functions.control_flow_ops import assert_positive
-from aexec.compat.v1.networks.distributions.distribution import FULLY_REPARAMETERIZED
-from aexec.compat.v1.networks.distributions.event_shapes import ScalarDistribution, sized
-from aexec.compat.v1.networks.distributions.parameters import floats, shapes_of
+from aexec.compat.v1.networks.distributions.event_shapes import sized
+from aexec.compat.v1.networks.distributions.loc_scale import LocScaleDistribution
 from aexec.graph.nodes.node import Tensor
 
 __all__ = ["Laplace"]
 
 
 def _log_cdf(z: Tensor) -> Tensor:
-    """The logarithm of the standard distribution function."""
+    """The log of the standard Laplace distribution function."""
     upper = ops.log1p(-0.5 * ops.exp(-ops.abs(z)))
     return ops.select_v2(ops.less(z, 0.0), z - math.log(2.0), upper)
 
 
-class Laplace(ScalarDistribution):
-    """`tf.distributions.Laplace`."""
+class Laplace(LocScaleDistribution):
+    """`tf.distributions.Laplace`: density exp(-|x - loc| / scale) / (2 scale).
+
+    Args:
+        loc: the mean, floating.
+        scale: the mean distance from `loc`, positive; of the same dtype, broadcasts against `loc`.
+
+    Raises:
+        ValueError: the dtypes differ, or are not floating.
+    """
 
     def __init__(
         self, loc: Any, scale: Any, validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Laplace"
     ) -> None:
         parameters = dict(locals())
-        with name_scope(name) as scope:
-            self._loc, self._scale = floats([assert_positive(scale)] if validate_args else [], loc=loc, scale=scale)
-        super().__init__(
-            self._loc.dtype.base,
-            FULLY_REPARAMETERIZED,
-            validate_args,
-            allow_nan_stats,
-            parameters,
-            [self._loc, self._scale],
-            scope,
-        )
-
-    @staticmethod
-    def _param_shapes(sample_shape: Any) -> dict[str, Tensor]:
-        return shapes_of(("loc", "scale"), sample_shape)
-
-    @property
-    def loc(self) -> Tensor:
-        """The means."""
-        return self._loc
-
-    @property
-    def scale(self) -> Tensor:
-        """The mean distances from `loc`."""
-        return self._scale
+        super().__init__(parameters, validate_args, allow_nan_stats, name)
 
     def _sample_n(self, n: Any, seed: int | None = None) -> Tensor:
         kind = self.dtype.dtype.type
-        # -1 itself would be infinitely far away.
+        # The interval leaves out -1, for which log1p gives an infinite sample.
         least = float(np.nextafter(kind(-1), kind(0)))
         uniform = random_uniform(sized(n, self.batch_shape_tensor()), least, 1.0, dtype=self.dtype, seed=seed)
         return self.loc - self.scale * ops.sign(uniform) * ops.log1p(-ops.abs(uniform))
-
-    def _z(self, x: Tensor) -> Tensor:
-        return (x - self.loc) / self.scale
 
     def _log_prob(self, value: Tensor) -> Tensor:
         return -ops.abs(self._z(value)) - (math.log(2.0) + ops.log(self.scale))

@@ -12,6 +12,7 @@ from aexec.compat.v1.functions.control_flow_ops import assert_equal
 from aexec.compat.v1.networks.distributions.checks import after, check_counts
 from aexec.compat.v1.networks.distributions.distribution import NOT_REPARAMETERIZED
 from aexec.compat.v1.networks.distributions.event_shapes import VectorDistribution, negative_products, sized
+from aexec.compat.v1.networks.distributions.logits_probs import LogitsProbsDistribution
 from aexec.compat.v1.networks.distributions.parameters import logits_and_probs
 from aexec.framework import dtypes
 from aexec.graph.nodes.node import Tensor
@@ -21,22 +22,26 @@ __all__ = ["Multinomial", "checked_counts", "draw_counts", "log_orders"]
 
 
 def log_orders(total_count: Tensor, counts: Tensor) -> Tensor:
-    """The logarithm of the number of orders in which draws have these counts."""
+    """The log of the multinomial coefficient n! / Π countsᵢ!, for counts [..., classes]."""
     return ops.lgamma(total_count + 1.0) - ops.sum(ops.lgamma(counts + 1.0), [-1])
 
 
 def checked_counts(counts: Tensor, total_count: Tensor, message: str) -> Tensor:
-    """Counts, whose runs fail if they are none, or do not sum to the total count."""
+    """Return `counts`; a run fails with `message` if they do not sum to `total_count`, or are not whole and >= 0."""
     counts = check_counts(counts)
     return after([assert_equal(total_count, ops.sum(counts, [-1]), message=message)], counts)
 
 
 def draw_counts(total_count: Tensor, logits: Tensor, shape: Tensor, seed: int | None) -> Tensor:
-    """How often each class is drawn.
+    """Draw classes and count how often each comes up.
 
     Args:
-        total_count, logits: numbers of draws, and logits of classes along the last axis; they broadcast to the shape.
-        shape: of the result, without the classes.
+        total_count: draws per sample, broadcast to `shape`.
+        logits: unnormalised log-probabilities, broadcast to [*shape, classes].
+        shape: an int32 vector, the shape of the result without its last axis.
+
+    Returns:
+        Counts [*shape, classes], of the dtype of `logits`.
     """
     classes = ops.shape(logits)[-1]
     counts = ops.cast(ops.reshape(ops.broadcast_to(total_count, shape), [-1]), DstT=dtypes.int32)
@@ -46,14 +51,23 @@ def draw_counts(total_count: Tensor, logits: Tensor, shape: Tensor, seed: int | 
     rows = ops.reshape(ops.broadcast_to(logits, full), ops.pack([-1, classes]))
     drawn = ops.multinomial(rows, most, seed=first, seed2=second)
     one, nothing = (convert_to_tensor(value, logits.dtype.base) for value in (1, 0))
-    # Rows with smaller counts leave their last draws out.
+    # Every row draws as often as the largest count; the surplus draws of the other rows are masked out.
     is_counted = ops.less(ops.expand_dims(ops.range(0, most, 1), 0), ops.expand_dims(counts, 1))
     each = ops.one_hot(drawn, classes, one, nothing) * ops.expand_dims(ops.cast(is_counted, DstT=one.dtype), 2)
     return ops.reshape(ops.sum(each, [1]), full)
 
 
-class Multinomial(VectorDistribution):
-    """`tf.distributions.Multinomial`: how often each class was drawn, along the last axis."""
+class Multinomial(LogitsProbsDistribution, VectorDistribution):
+    """`tf.distributions.Multinomial`: counts of each class, [..., classes], over `total_count` draws.
+
+    Args:
+        total_count: draws per sample, broadcast against the batch.
+        logits, probs: exactly one of them: unnormalised log-probabilities or probabilities, floating, [..., classes].
+
+    Raises:
+        ValueError: both `logits` and `probs` are given, or neither.
+        TypeError: they are not floating.
+    """
 
     def __init__(
         self,
@@ -82,18 +96,8 @@ class Multinomial(VectorDistribution):
 
     @property
     def total_count(self) -> Tensor:
-        """The numbers of draws."""
+        """The number of draws per sample."""
         return self._total_count
-
-    @property
-    def logits(self) -> Tensor:
-        """The logits of classes, unnormalised logarithms of probabilities."""
-        return self._logits
-
-    @property
-    def probs(self) -> Tensor:
-        """The probabilities of classes."""
-        return self._probs
 
     def _sample_n(self, n: Any, seed: int | None = None) -> Tensor:
         return draw_counts(self.total_count, self.logits, sized(n, self.batch_shape_tensor()), seed)

@@ -11,17 +11,15 @@ from typing import Any
 from aexec import ops
 from aexec.client.building import name_scope
 from aexec.client.random_ops import random_normal
-from aexec.compat.v1.functions.control_flow_ops import assert_positive
-from aexec.compat.v1.networks.distributions.distribution import FULLY_REPARAMETERIZED
 from aexec.compat.v1.networks.distributions.divergences import RegisterKL
-from aexec.compat.v1.networks.distributions.event_shapes import ScalarDistribution, sized
-from aexec.compat.v1.networks.distributions.parameters import floats, shapes_of
+from aexec.compat.v1.networks.distributions.event_shapes import sized
+from aexec.compat.v1.networks.distributions.loc_scale import LocScaleDistribution
 from aexec.framework import dtypes, errors
 from aexec.graph.nodes.node import Tensor
 
 __all__ = ["Normal"]
 
-# Of each type: from where a series replaces the logarithm, and from where the complement does.
+# dtype → (low, high).  Below low, `_log_cdf` uses an asymptotic series; above high, log(1 - y) ≈ -y.
 _TAILS = {dtypes.float32: (-10.0, 5.0), dtypes.float64: (-20.0, 8.0)}
 
 
@@ -32,7 +30,7 @@ def _tails(x: Tensor) -> tuple[float, float]:
 
 
 def _cdf(x: Tensor) -> Tensor:
-    """The standard normal distribution function, from whichever of erf and erfc is the more exact."""
+    """The standard normal distribution function: from erf near 0, from erfc in the tails, where erf loses digits."""
     w = x * math.sqrt(0.5)
     z = ops.abs(w)
     outer = ops.select_v2(ops.greater(w, 0.0), 2.0 - ops.erfc(z), ops.erfc(z))
@@ -40,9 +38,13 @@ def _cdf(x: Tensor) -> Tensor:
 
 
 def _log_cdf(x: Tensor) -> Tensor:
-    """The logarithm of the standard normal distribution function.
+    """The log of the standard normal distribution function.
 
-    Each part is computed of values where it is finite, so that no gradient of another part becomes not a number.
+    `select` also differentiates the branch it does not take.  Each branch therefore sees clipped values, for which it
+    is finite; otherwise its gradient would be NaN.
+
+    Raises:
+        TypeError: the dtype is neither float32 nor float64.
     """
     low, high = _tails(x)
     below = ops.minimum(x, low)
@@ -53,45 +55,26 @@ def _log_cdf(x: Tensor) -> Tensor:
     return ops.select_v2(ops.greater(x, high), -_cdf(-x), ops.select_v2(ops.greater(x, low), middle, tail))
 
 
-class Normal(ScalarDistribution):
-    """`tf.distributions.Normal`."""
+class Normal(LocScaleDistribution):
+    """`tf.distributions.Normal`.
+
+    Args:
+        loc: the mean, floating.
+        scale: the standard deviation, positive; of the same dtype, broadcasts against `loc`.
+
+    Raises:
+        ValueError: the dtypes differ, or are not floating.
+    """
 
     def __init__(
         self, loc: Any, scale: Any, validate_args: bool = False, allow_nan_stats: bool = True, name: str = "Normal"
     ) -> None:
         parameters = dict(locals())
-        with name_scope(name) as scope:
-            self._loc, self._scale = floats([assert_positive(scale)] if validate_args else [], loc=loc, scale=scale)
-        super().__init__(
-            self._scale.dtype.base,
-            FULLY_REPARAMETERIZED,
-            validate_args,
-            allow_nan_stats,
-            parameters,
-            [self._loc, self._scale],
-            scope,
-        )
-
-    @staticmethod
-    def _param_shapes(sample_shape: Any) -> dict[str, Tensor]:
-        return shapes_of(("loc", "scale"), sample_shape)
-
-    @property
-    def loc(self) -> Tensor:
-        """The means."""
-        return self._loc
-
-    @property
-    def scale(self) -> Tensor:
-        """The standard deviations."""
-        return self._scale
+        super().__init__(parameters, validate_args, allow_nan_stats, name)
 
     def _sample_n(self, n: Any, seed: int | None = None) -> Tensor:
         drawn = random_normal(sized(n, self.batch_shape_tensor()), dtype=self.dtype, seed=seed)
         return drawn * self.scale + self.loc
-
-    def _z(self, x: Tensor) -> Tensor:
-        return (x - self.loc) / self.scale
 
     def _log_prob(self, value: Tensor) -> Tensor:
         return -0.5 * ops.square(self._z(value)) - (0.5 * math.log(2.0 * math.pi) + ops.log(self.scale))

@@ -23,10 +23,10 @@ __all__ = ["floats", "logits_and_probs", "next_seed", "shapes_of"]
 
 
 def floats(checks: Sequence[Node], **values: Any) -> list[Tensor]:
-    """Parameters as tensors of these names, once checks have passed.
+    """Convert parameters to tensors, named by their keywords, that depend on `checks`.
 
     Raises:
-        ValueError: their types differ, or are none of floats.
+        ValueError: the dtypes differ, or are not floating.
     """
     with control_dependencies(checks):
         found = [ops.identity(convert_to_tensor(value), name=name) for name, value in values.items()]
@@ -35,7 +35,7 @@ def floats(checks: Sequence[Node], **values: Any) -> list[Tensor]:
 
 
 def shapes_of(names: Iterable[str], sample_shape: Any) -> dict[str, Tensor]:
-    """`_param_shapes` of a distribution of numbers: each parameter has the shape of samples."""
+    """`_param_shapes` of a scalar distribution: each parameter has the shape of samples."""
     return dict.fromkeys(names, convert_to_tensor(sample_shape, dtypes.int32))
 
 
@@ -47,15 +47,20 @@ def _as_floats(name: str, value: Any) -> Tensor:
 
 
 def logits_and_probs(logits: Any, probs: Any, of_classes: bool, validate_args: bool) -> tuple[Tensor, Tensor]:
-    """Both from the one that is given.
+    """Convert logits or probabilities to tensors, and compute the other of the two.
 
     Args:
-        of_classes: of classes, along the last axis; else of one event each.
-        validate_args: check that there are two classes, and that probabilities are.
+        of_classes: True for a distribution over classes, [..., classes] (softmax); False for events [...] that happen
+            or not (sigmoid).
+        validate_args: check in each run that probabilities are in [0, 1] and sum to 1, and that there are two classes
+            or more.
+
+    Returns:
+        Logits and probabilities, of the same shape and dtype.
 
     Raises:
-        ValueError: both are given, or none.
-        TypeError: what is given are not floats.
+        ValueError: both are given, or neither.
+        TypeError: the given one is not floating.
     """
     if (logits is None) == (probs is None):
         raise errors.InvalidValueError("Must pass probs or logits, but not both.")
@@ -83,7 +88,7 @@ def _checked_probs(probs: Tensor, of_classes: bool) -> Tensor:
 
 
 def next_seed(seed: int | None, salt: str) -> int | None:
-    """The seed of a second draw, TensorFlow's."""
+    """Derive the seed of a distribution's second random op, as TensorFlow does; None stays None."""
     if seed is None:
         return None
     return int(hashlib.md5(f"{seed}{salt}".encode(), usedforsecurity=False).hexdigest()[:8], 16) & 0x7FFFFFFF

@@ -1,4 +1,4 @@
-"""`StudentT`.  Next to read: `normal.py`, its limit for many degrees of freedom."""
+"""`StudentT`.  Next to read: `normal.py`, its limit for infinite degrees of freedom."""
 
 from __future__ import annotations
 
@@ -6,21 +6,35 @@ import math
 from typing import Any
 
 from aexec import ops
-from aexec.client.building import name_scope
 from aexec.client.random_ops import random_gamma, random_normal
 from aexec.compat.v1.functions.array_ops import convert_to_tensor
-from aexec.compat.v1.functions.control_flow_ops import assert_less, assert_positive
+from aexec.compat.v1.functions.control_flow_ops import assert_less
 from aexec.compat.v1.networks.distributions.checks import after
-from aexec.compat.v1.networks.distributions.distribution import FULLY_REPARAMETERIZED
-from aexec.compat.v1.networks.distributions.event_shapes import ScalarDistribution, or_nan, sized
-from aexec.compat.v1.networks.distributions.parameters import floats, next_seed, shapes_of
+from aexec.compat.v1.networks.distributions.event_shapes import or_nan, sized
+from aexec.compat.v1.networks.distributions.loc_scale import LocScaleDistribution
+from aexec.compat.v1.networks.distributions.parameters import next_seed
 from aexec.graph.nodes.node import Tensor
 
 __all__ = ["StudentT"]
 
 
-class StudentT(ScalarDistribution):
-    """`tf.distributions.StudentT`: mean and variance are not a number where they do not exist."""
+class StudentT(LocScaleDistribution):
+    """`tf.distributions.StudentT`.
+
+    The mean and the variance need `df` > 1; the variance is infinite for `df` <= 2.  Where they do not exist they are
+    NaN, or a run fails if `allow_nan_stats` is False.
+
+    Args:
+        df: degrees of freedom, floating and positive.
+        loc: the mode.
+        scale: the scale, which is not the standard deviation.  All three have the same dtype and broadcast.
+
+    Raises:
+        ValueError: the dtypes differ, or are not floating.
+    """
+
+    _PARAMETERS = ("df", "loc", "scale")
+    _POSITIVE = "df"
 
     def __init__(
         self,
@@ -32,37 +46,12 @@ class StudentT(ScalarDistribution):
         name: str = "StudentT",
     ) -> None:
         parameters = dict(locals())
-        with name_scope(name) as scope:
-            checks = [assert_positive(df)] if validate_args else []
-            self._df, self._loc, self._scale = floats(checks, df=df, loc=loc, scale=scale)
-        super().__init__(
-            self._scale.dtype.base,
-            FULLY_REPARAMETERIZED,
-            validate_args,
-            allow_nan_stats,
-            parameters,
-            [self._df, self._loc, self._scale],
-            scope,
-        )
-
-    @staticmethod
-    def _param_shapes(sample_shape: Any) -> dict[str, Tensor]:
-        return shapes_of(("df", "loc", "scale"), sample_shape)
+        super().__init__(parameters, validate_args, allow_nan_stats, name)
 
     @property
     def df(self) -> Tensor:
         """The degrees of freedom."""
-        return self._df
-
-    @property
-    def loc(self) -> Tensor:
-        """The likeliest values."""
-        return self._loc
-
-    @property
-    def scale(self) -> Tensor:
-        """The widths; not standard deviations."""
-        return self._scale
+        return self._tensors["df"]
 
     def _sample_n(self, n: Any, seed: int | None = None) -> Tensor:
         normal = random_normal(sized(n, self.batch_shape_tensor()), dtype=self.dtype, seed=seed)
@@ -71,7 +60,7 @@ class StudentT(ScalarDistribution):
         return normal * ops.rsqrt(squares / df) * self.scale + self.loc
 
     def _log_prob(self, value: Tensor) -> Tensor:
-        z = (value - self.loc) / self.scale
+        z = self._z(value)
         normalization = (
             ops.log(ops.abs(self.scale))
             + 0.5 * ops.log(self.df)
@@ -96,7 +85,7 @@ class StudentT(ScalarDistribution):
         return spread + more * (ops.digamma(more) - ops.digamma(half))
 
     def _defined(self, what: str, value: Tensor) -> Tensor:
-        """A statistic of more than one degree of freedom."""
+        """The statistic where `df` > 1; elsewhere NaN, or a failed run if `allow_nan_stats` is False."""
         if self.allow_nan_stats:
             return or_nan(ops.greater(self.df, 1.0), value)
         message = f"{what} not defined for components of df <= 1"

@@ -18,7 +18,14 @@ __all__ = ["Uniform"]
 
 
 class Uniform(ScalarDistribution):
-    """`tf.distributions.Uniform`: of [low, high)."""
+    """`tf.distributions.Uniform`: numbers in [low, high).
+
+    Args:
+        low, high: the bounds, floating and of the same dtype; they broadcast.
+
+    Raises:
+        ValueError: the dtypes differ, or are not floating.
+    """
 
     def __init__(
         self,
@@ -49,16 +56,16 @@ class Uniform(ScalarDistribution):
 
     @property
     def low(self) -> Tensor:
-        """The least values."""
+        """The lower bound, which samples may take."""
         return self._low
 
     @property
     def high(self) -> Tensor:
-        """The values that samples stay below."""
+        """The upper bound, which samples do not reach."""
         return self._high
 
     def range(self, name: str = "range") -> Tensor:
-        """high - low."""
+        """`high - low`."""
         with self._name_scope(name):
             return self.high - self.low
 
