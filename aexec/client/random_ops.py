@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
+
 from aexec import ops
 from aexec.client.building import name_scope
 from aexec.client.random_seed import get_seed
@@ -97,7 +99,16 @@ def random_gamma(
     seed: int | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """Numbers of gamma distributions, `shape` of them for each pair of `alpha` and `beta`: [*shape, *alpha.shape]."""
+    """Samples of gamma distributions, [*shape, *broadcast shape of alpha and beta].
+
+    Args:
+        shape: samples per distribution.
+        alpha: the shape parameters.
+        beta: the inverse scales; 1 by default.
+        dtype: float16, bfloat16, float32 or float64.
+
+    A sample is never 0: the least is the smallest normal number of `dtype`.
+    """
     wanted = dtypes.as_dtype(dtype)
     with name_scope(name or "random_gamma"):
         size = _shape(shape)
@@ -105,7 +116,9 @@ def random_gamma(
         rates = convert_to_tensor(1.0 if beta is None else beta, wanted, "beta")
         each = shapes + ops.zeros_like(rates)
         seed1, seed2 = get_seed(seed)
-        return ops.random_gamma(size, each, seed=seed1, seed2=seed2) / rates
+        samples = ops.random_gamma(size, each, seed=seed1, seed2=seed2) / rates
+        tiny = float(ml_dtypes.finfo(wanted.np).tiny)
+        return ops.maximum(convert_to_tensor(tiny, wanted), samples)
 
 
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
