@@ -66,6 +66,11 @@ class _Timer:
         self._clock = clock
         self.last: tuple[int, float] | None = None
 
+    @property
+    def counts_steps(self) -> bool:
+        """True if the interval is in steps, False if it is in seconds."""
+        return self._steps is not None
+
     def due(self, step: int) -> bool:
         if self.last is None:
             return True
@@ -117,8 +122,10 @@ class StopAtStepHook(SessionRunHook):
 class CheckpointSaverHook(SessionRunHook):
     """Saves to a directory: at the beginning, after each `save_steps` steps or `save_secs` seconds, and at the end.
 
-    Values are read between steps, and written by a task of its own while steps go on.  If there are listeners, the step
-    ends only when the checkpoint is written and they have returned.
+    The hook reads the values between two steps, and a background task writes them while steps go on.  If the next
+    checkpoint is due before that task has finished, a hook with `save_steps` waits for it, and one with `save_secs`
+    saves after the first step that finds it finished.  If there are listeners, the step ends only when the checkpoint
+    is written and they have returned.
 
     Args:
         save_steps: how often, in steps of the global step.
@@ -145,7 +152,9 @@ class CheckpointSaverHook(SessionRunHook):
         seconds = 600.0 if save_steps is None and save_secs is None else save_secs
         self._timer = _Timer(save_steps, seconds, clock)
         self._listeners = tuple(listeners)
+        # Writes the latest checkpoint.  Whoever replaces it holds `_turn`, and has waited for it.
         self._writing: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
         self._written: int | None = None
         self._coordinator: Coordinator | None = None
 
@@ -154,16 +163,23 @@ class CheckpointSaverHook(SessionRunHook):
             listener.begin()
 
     async def after_create_session(self, session: Training, coordinator: Coordinator) -> None:
-        self._coordinator, self._writing = coordinator, None
+        self._coordinator, self._writing, self._turn = coordinator, None, asyncio.Lock()
         self._timer.done(_step_of(SessionRunValues(None, await session.global_step()), self))
         await self._save(session)
 
     async def after_run(self, context: SessionRunContext, values: SessionRunValues) -> None:
         step = _step_of(values, self)
-        if not self._timer.due(step) or (self._writing is not None and not self._writing.done()):
+        is_writing = self._writing is not None and not self._writing.done()
+        if not self._timer.due(step) or (is_writing and not self._timer.counts_steps):
             return
         self._timer.done(step)  # before any await, so that only one of several replicas saves
-        session = context.session
+        async with self._turn:
+            if self._writing is not None:
+                await asyncio.wait([self._writing])
+            await self._start(context.session, step)
+
+    async def _start(self, session: Training, step: int) -> None:
+        """Begin to write a checkpoint; if there are listeners, also finish."""
         assert self._coordinator is not None
         if self._listeners:
             self._writing = self._coordinator.create_task(self._save_and_ask(session), name="checkpoint")

@@ -115,6 +115,41 @@ async def test_saves_every_so_many_seconds(tmp_path: Path, graph: aexec.Graph) -
     assert [Path(path).name for path in saver.last_checkpoints] == [f"model.ckpt-{n}" for n in (0, 3, 5, 6)]
 
 
+class SlowSaver(aexec.training.Saver):
+    """Writes the checkpoint of a step only once the next step has run; those of step 0 and of the last step at once."""
+
+    def __init__(self, last: int, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.ran = {step: asyncio.Event() for step in range(last + 1)}
+        self.ran[1].set()
+        self.ran[last + 1] = self.ran[1]
+
+    async def save(self, session: Any, prefix: str, global_step: Any = None, **settings: Any) -> str:
+        await self.ran[global_step + 1].wait()
+        return await super().save(session, prefix, global_step, **settings)
+
+
+class Announcing(SessionRunHook):
+    """Announces each step to a `SlowSaver`."""
+
+    def __init__(self, saver: SlowSaver) -> None:
+        self.saver = saver
+
+    async def after_run(self, context: Any, values: Any) -> None:
+        self.saver.ran[values.global_step].set()
+
+
+async def test_checkpoint_that_becomes_due_while_another_is_written_is_written_too(
+    tmp_path: Path, graph: aexec.Graph
+) -> None:
+    saver = SlowSaver(3, graph=graph)
+    hooks = [Announcing(saver), CheckpointSaverHook(str(tmp_path), save_steps=1, saver=saver)]
+    async with TrainingSession(hooks=hooks) as training:
+        for _ in range(3):
+            await training.run(["count:0"], {"loss:0": 0.0})
+    assert [Path(path).name for path in saver.last_checkpoints] == [f"model.ckpt-{n}" for n in range(4)]
+
+
 async def test_bar_on_a_terminal() -> None:
     terminal, file = io.StringIO(), io.StringIO()
     await train(ProgressBarHook(2, console=Console(file=terminal, force_terminal=True)), losses=[0.0] * 2)

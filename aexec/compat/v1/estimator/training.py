@@ -88,8 +88,6 @@ def _savers(
     steps, secs = model.config.save_checkpoints_steps, model.config.save_checkpoints_secs
     if not own and (steps or secs):
         made = [CheckpointSaverHook(model.model_dir, secs or None, steps or None, scaffold=spec.scaffold)]
-        # Steps wait for checkpoints that somebody is told of: none is left out because another is being written.
-        made[0].add_listeners([CheckpointSaverListener()])
     if listeners:
         if not (own or made):
             raise errors.InvalidValueError(
