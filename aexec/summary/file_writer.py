@@ -65,6 +65,11 @@ class FileWriter:
         if graph is not None:
             self._waiting.append(self._graph_event(graph, 0))
 
+    @property
+    def path(self) -> str | None:
+        """The event file; None before the first write."""
+        return None if self._file is None else self._file.path
+
     async def add_event(self, event: proto.Event) -> None:
         """Add an event as it is."""
         if self._closed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,7 @@ class TestEvaluate:
         assert values["checkpoint_path"][1].tensor.string_val[0] == path
 
     def test_loss_is_the_mean_of_the_batches(self, tmp_path: Path) -> None:
-        """The last of which may be smaller, and counts as much."""
+        """A smaller last batch counts as much as the others."""
         found = estimator(tmp_path).evaluate(input_fn(epochs=1, rows=5))
         squares = (0.5 * XS - YS) ** 2
         np.testing.assert_allclose(found["loss"], (squares[:4].mean() + squares[4]) / 2, rtol=1e-6)
@@ -182,6 +183,18 @@ class TestEvaluate:
 
         with pytest.raises(ValueError, match="is not allowed, because Estimator already defines"):
             estimator(tmp_path, named).evaluate(input_fn(epochs=1))
+
+    def test_evaluations_of_a_folder_share_an_event_file(self, tmp_path: Path) -> None:
+        """As in TensorFlow: one file per folder and process, until `FileWriterCache.clear()`."""
+        est = estimator(tmp_path)
+        for _ in range(2):
+            est.train(input_fn(), steps=1).evaluate(input_fn(epochs=1))
+        assert len(list((tmp_path / "eval").iterdir())) == 1
+        losses = [event.step for event in events(tmp_path / "eval") for v in event.summary.value if v.tag == "loss"]
+        assert losses == [1, 2]
+        shutil.rmtree(tmp_path / "eval")
+        est.evaluate(input_fn(epochs=1))
+        assert [event.step for event in events(tmp_path / "eval") if event.summary.value] == [2]
 
     def test_arrays_and_summaries_are_written(self, tmp_path: Path) -> None:
         def more(features: Any, labels: Any, mode: str) -> Any:

@@ -21,7 +21,7 @@ from aexec.compat.v1.functions.control_flow_ops import tables_initializer
 from aexec.compat.v1.functions.conversions import make_tensor_proto
 from aexec.compat.v1.running.monitored_session import ChiefSessionCreator, MonitoredSession
 from aexec.compat.v1.running.more_hooks import FinalOpsHook
-from aexec.compat.v1.running.summary import FileWriter
+from aexec.compat.v1.running.summary import FileWriterCache
 from aexec.compat.v1.running.training import Scaffold
 from aexec.framework import errors
 from aexec.variables.initialization import local_variables_initializer
@@ -74,7 +74,7 @@ def evaluate(
         values = {name: value for name, (value, _) in pairs.items()}
         around = [*inputs.hooks, *hooks, *spec.evaluation_hooks]
         found = _run(model, _scaffold(spec), path, around, updates, {**values, GLOBAL_STEP: global_step})
-    _write(folder, found, path)
+        _write(folder, found, path)
     return found
 
 
@@ -115,7 +115,10 @@ def _run(
 
 
 def _write(folder: str, found: Mapping[str, Any], path: str | None) -> None:
-    """Write the metrics, and the path of the checkpoint, into an event file."""
+    """Write the metrics, and the path of the checkpoint, into the folder's event file.
+
+    Evaluations of a folder share the process's writer, which adds the current graph when it opens the file.
+    """
     step = int(found[GLOBAL_STEP])
     said = ", ".join(f"{name} = {value}" for name, value in sorted(found.items()) if not isinstance(value, bytes))
     _LOGGER.info("Saving dict for global step %d: %s", step, said)
@@ -131,8 +134,10 @@ def _write(folder: str, found: Mapping[str, Any], path: str | None) -> None:
             metadata=proto.SummaryMetadata(plugin_data=plugin),
             tensor=make_tensor_proto(path.encode()),
         )
-    with FileWriter(folder) as writer:
-        writer.add_summary(message, step)
+    writer = FileWriterCache.get(folder)
+    writer.reopen()
+    writer.add_summary(message, step)
+    writer.flush()
 
 
 def _add(message: proto.Summary, name: str, value: Any) -> None:

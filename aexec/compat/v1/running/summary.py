@@ -57,6 +57,10 @@ class FileWriter:
         if self._closed:
             self._open()
 
+    def is_deleted(self) -> bool:
+        """Whether the event file was written once and no longer exists."""
+        return self.ours.path is not None and not os.path.exists(self.ours.path)
+
     def get_logdir(self) -> str:
         """The folder."""
         return self._logdir
@@ -114,18 +118,25 @@ class FileWriter:
 
 
 class FileWriterCache:
-    """`tf.summary.FileWriterCache`: one open writer for each folder, which may be asked for in any thread."""
+    """`tf.summary.FileWriterCache`: one open writer per folder and process.  Safe to use from any thread."""
 
     _writers: ClassVar[dict[str, FileWriter]] = {}
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
     @classmethod
     def get(cls, logdir: str) -> FileWriter:
-        """The writer of a folder; the first call makes it, and writes the default graph."""
+        """Return the writer of a folder.
+
+        The first call opens it and adds the default graph.  So does the first call after the event file was deleted.
+        """
         with cls._lock:
-            if logdir not in cls._writers:
-                cls._writers[logdir] = FileWriter(logdir, graph=get_default_graph())
-            return cls._writers[logdir]
+            writer = cls._writers.get(logdir)
+            if writer is not None and writer.is_deleted():
+                writer.close()
+                writer = None
+            if writer is None:
+                writer = cls._writers[logdir] = FileWriter(logdir, graph=get_default_graph())
+            return writer
 
     @classmethod
     def clear(cls) -> None:
