@@ -92,11 +92,13 @@ class MetaGraph:
             return cls.from_proto(parse_proto_text(data, proto.MetaGraphDef(), str(path)))
         return cls.from_bytes(data)
 
-    def to_proto(self, *, clear_devices: bool = False) -> proto.MetaGraphDef:
+    def to_proto(self, *, clear_devices: bool = False, strip_default_attrs: bool = False) -> proto.MetaGraphDef:
         """Return the MetaGraphDef, with a list of the ops that it uses.
 
         Args:
             clear_devices: leave out the requested devices of the nodes.
+            strip_default_attrs: leave out the attributes of nodes that have their op's default value, so that older
+                programs, which lack the newest attributes, can read the graph.
         """
         message = proto.MetaGraphDef()
         if self.message is not None:
@@ -110,6 +112,9 @@ class MetaGraph:
                 node.device = ""
         info = message.meta_info_def
         info.stripped_op_list.CopyFrom(_ops_used(message.graph_def))
+        info.stripped_default_attrs = strip_default_attrs
+        if strip_default_attrs:
+            _strip_default_attrs(message.graph_def, info.stripped_op_list)
         del info.tags[:]
         info.tags.extend(sorted(self.tags))
         for name, items in self.collections.items():
@@ -216,6 +221,19 @@ def _without_graph(message: proto.MetaGraphDef) -> proto.MetaGraphDef:
     if message.HasField("object_graph_def"):
         rest.object_graph_def.CopyFrom(message.object_graph_def)
     return rest
+
+
+def _strip_default_attrs(graph_def: proto.GraphDef, op_list: proto.OpList) -> None:
+    """Delete the attributes, in the graph and its functions, that have the default value of `op_list`."""
+    defaults = {
+        op.name: {attr.name: attr.default_value for attr in op.attr if attr.HasField("default_value")}
+        for op in op_list.op
+    }
+    for nodes in (graph_def.node, *(function.node_def for function in graph_def.library.function)):
+        for node in nodes:
+            for name, value in defaults.get(node.op, {}).items():
+                if name in node.attr and node.attr[name] == value:
+                    del node.attr[name]
 
 
 def _ops_used(graph_def: proto.GraphDef) -> proto.OpList:

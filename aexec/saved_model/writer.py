@@ -41,6 +41,7 @@ async def save_saved_model(
     meta_graph: MetaGraph | None = None,
     more: Iterable[MetaGraph] = (),
     clear_devices: bool = False,
+    strip_default_attrs: bool = False,
 ) -> Path:
     """Write a SavedModel that TensorFlow and `load_saved_model` can read.
 
@@ -55,6 +56,7 @@ async def save_saved_model(
         meta_graph: collections and whatever else to keep.
         more: further graphs over the same variables.
         clear_devices: leave out the devices that nodes request.
+        strip_default_attrs: leave out the attributes of nodes that have their op's default value.
 
     Returns:
         The directory.
@@ -89,7 +91,8 @@ async def save_saved_model(
         assets=copied,
         tags=frozenset(tags),
     )
-    await run_in_thread(_write, target, [written, *more], clear_devices, on_cancel=OnCancel.WAIT)
+    settings = {"clear_devices": clear_devices, "strip_default_attrs": strip_default_attrs}
+    await run_in_thread(_write, target, [written, *more], settings, on_cancel=OnCancel.WAIT)
     return target
 
 
@@ -118,10 +121,10 @@ def _copy_assets(target: Path, files: Mapping[str, Path]) -> dict[str, str]:
     return names
 
 
-def _write(target: Path, meta_graphs: Iterable[MetaGraph], clear_devices: bool) -> None:
+def _write(target: Path, meta_graphs: Iterable[MetaGraph], settings: Mapping[str, bool]) -> None:
     message = proto.SavedModel(saved_model_schema_version=1)
     for meta_graph in meta_graphs:
-        message.meta_graphs.append(meta_graph.to_proto(clear_devices=clear_devices))
+        message.meta_graphs.append(meta_graph.to_proto(**settings))
     make_directories(str(target))
     with write_atomically(os.path.join(target, FILE_NAMES[0])) as file:
         file.write(message.SerializeToString(deterministic=True))

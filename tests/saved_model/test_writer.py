@@ -178,3 +178,28 @@ async def test_table_stays(models: Path) -> None:
         frozen = await freeze(session, ["Sum:0"])
     assert frozen.node("emb").op == "Const"
     assert "t" in frozen
+
+
+@pytest.mark.parametrize("strip_default_attrs", [False, True])
+async def test_attributes_with_default_values_are_stripped_if_asked(tmp_path: Path, strip_default_attrs: bool) -> None:
+    """The expected attributes of the graph's nodes are those of TensorFlow 2.21."""
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [2, 2], name="x")
+        ops.mat_mul(x, x, name="plain")
+        y = ops.mat_mul(x, x, transpose_b=True, name="transposed")
+        aexec.data.Dataset.from_tensors(x).map(lambda row: ops.mat_mul(row, row))
+    signatures = {"serving_default": Signature.of({"x": x}, {"y": y})}
+    async with aexec.Session(graph) as session:
+        await save_saved_model(session, tmp_path, signatures, strip_default_attrs=strip_default_attrs)
+    written = proto.SavedModel.FromString((tmp_path / "saved_model.pb").read_bytes()).meta_graphs[0]
+    assert written.meta_info_def.stripped_default_attrs is strip_default_attrs
+    attrs = {node.name: {name for name in node.attr if name[0] != "_"} for node in written.graph_def.node}
+    (inner,) = (node for f in written.graph_def.library.function for node in f.node_def if node.op == "MatMul")
+    if strip_default_attrs:
+        assert attrs["plain"] == set(inner.attr) == {"T"} and attrs["transposed"] == {"T", "transpose_b"}
+    else:
+        usual = {"T", "transpose_a", "transpose_b", "grad_a", "grad_b"}
+        assert attrs["plain"] == attrs["transposed"] == set(inner.attr) == usual
+    model = await asyncio.to_thread(load_saved_model, tmp_path)
+    async with aexec.Session(model) as session:
+        assert (await session.run("transposed:0", {"x:0": [[1, 2], [3, 4]]})).tolist() == [[5, 11], [11, 25]]

@@ -47,6 +47,13 @@ class TestExport:
         first, second = (est.export_savedmodel(tmp_path / "export", receive) for _ in range(2))
         assert first != second
 
+    @pytest.mark.parametrize("arguments", [{}, {"strip_default_attrs": True}])
+    def test_attributes_with_default_values_are_stripped_if_asked(self, tmp_path: Path, arguments: Any) -> None:
+        est = estimator(tmp_path).train(input_fn(), steps=1)
+        folder = os.fsdecode(est.export_savedmodel(tmp_path / "export", receive, **arguments))
+        model = aexec.proto.SavedModel.FromString(Path(folder, "saved_model.pb").read_bytes())
+        assert model.meta_graphs[0].meta_info_def.stripped_default_attrs is bool(arguments)
+
     def test_signatures_that_fit(self, tmp_path: Path) -> None:
         def model(features: Any, labels: Any, mode: str) -> Any:
             spec = model_fn(features, labels, mode)

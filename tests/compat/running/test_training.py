@@ -371,6 +371,15 @@ def test_graphs_are_written(tmp_path: Path) -> None:
         assert one.name == "import/one:0"
 
 
+def test_exported_graph_has_no_default_attributes_if_asked() -> None:
+    tf.matmul([[1.0]], [[2.0]], name="product")
+    for strip in (False, True):
+        message = tf.train.export_meta_graph(strip_default_attrs=strip)
+        (product,) = (node for node in message.graph_def.node if node.name == "product")
+        assert ("transpose_a" in product.attr) is not strip
+        assert message.meta_info_def.stripped_default_attrs is strip
+
+
 def test_content_of_a_checkpoint(tmp_path: Path) -> None:
     v = tf.get_variable("v", [2], initializer=tf.ones_initializer())
     with tf.Session() as sess:

@@ -231,9 +231,7 @@ class Estimator:
         """
         refuse("export_saved_model", as_text=as_text)
         refuse("export_saved_model", experimental_mode=_other_than(ModeKeys.PREDICT, experimental_mode))
-        return exporting.export(
-            self._model, os.fspath(export_dir_base), serving_input_receiver_fn, assets_extra, checkpoint_path
-        )
+        return self._export(export_dir_base, serving_input_receiver_fn, assets_extra, checkpoint_path, True)
 
     def export_savedmodel(
         self,
@@ -244,9 +242,27 @@ class Estimator:
         checkpoint_path: str | None = None,
         strip_default_attrs: bool = False,
     ) -> bytes:
-        """`export_saved_model` by its older name.  Which attributes are written does not depend on the arguments."""
-        return self.export_saved_model(
-            export_dir_base, serving_input_receiver_fn, assets_extra, as_text, checkpoint_path
+        """The older name of `export_saved_model`, whose arguments and errors are the same but for one.
+
+        Args:
+            strip_default_attrs: leave out the attributes of nodes that have their op's default value, which
+                `export_saved_model` always does.
+        """
+        refuse("export_savedmodel", as_text=as_text)
+        return self._export(
+            export_dir_base, serving_input_receiver_fn, assets_extra, checkpoint_path, strip_default_attrs
+        )
+
+    def _export(
+        self,
+        folder: str | os.PathLike[str],
+        receiver_fn: Callable[[], Any],
+        assets_extra: Mapping[str, str] | None,
+        checkpoint_path: str | None,
+        strip_default_attrs: bool,
+    ) -> bytes:
+        return exporting.export(
+            self._model, os.fspath(folder), receiver_fn, assets_extra, checkpoint_path, strip_default_attrs
         )
 
 

@@ -41,6 +41,7 @@ def export(
     receiver_fn: Callable[[], Any],
     assets_extra: Mapping[str, str] | None,
     checkpoint_path: str | None,
+    strip_default_attrs: bool,
 ) -> bytes:
     """Write a SavedModel; return the path of its folder.
 
@@ -49,6 +50,7 @@ def export(
         receiver_fn: returns a `ServingInputReceiver`.
         assets_extra: path inside `assets.extra` → file that is copied there.
         checkpoint_path: by default the latest.
+        strip_default_attrs: leave out the attributes of nodes that have their op's default value.
 
     Raises:
         ValueError: there is no checkpoint, no function, or no valid signature.
@@ -63,7 +65,7 @@ def export(
     with model.building():
         receiver = receiver_fn()
         spec = model.call(receiver.features, getattr(receiver, "labels", None), ModeKeys.PREDICT)
-        _write(model, spec, path, written, _signatures(receiver, _outputs(spec)))
+        _write(model, spec, path, written, _signatures(receiver, _outputs(spec)), strip_default_attrs)
     for inside, source in (assets_extra or {}).items():
         copy = os.path.join(written, "assets.extra", inside)
         os.makedirs(os.path.dirname(copy), exist_ok=True)
@@ -73,7 +75,14 @@ def export(
     return os.fsencode(target)
 
 
-def _write(model: Model, spec: EstimatorSpec, path: str, folder: str, signatures: Mapping[str, Signature]) -> None:
+def _write(
+    model: Model,
+    spec: EstimatorSpec,
+    path: str,
+    folder: str,
+    signatures: Mapping[str, Signature],
+    strip_default_attrs: bool,
+) -> None:
     saver = spec.scaffold.saver or Saver(sharded=True)
     main_op = spec.scaffold.local_init_op
     if main_op is None:
@@ -89,6 +98,7 @@ def _write(model: Model, spec: EstimatorSpec, path: str, folder: str, signatures
             main_op=main_op,
             assets={tensor: os.fsdecode(get_static_value(tensor).item()) for tensor in files},
             saver=saver.ours,
+            strip_default_attrs=strip_default_attrs,
         )
 
 

@@ -169,6 +169,7 @@ class SavedModelBuilder:
             tags=tuple(tags),
             main_op=first,
             clear_devices=clear_devices,
+            strip_default_attrs=strip_default_attrs,
         )
 
     def add_meta_graph(self, *args: Any, **kwargs: Any) -> None:

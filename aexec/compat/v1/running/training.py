@@ -170,9 +170,7 @@ class Saver:
         strip_default_attrs: bool = False,
         save_debug_info: bool = False,
     ) -> proto.MetaGraphDef:
-        """The default graph with its collections and this saver as a message, which is also written to a file if one
-        is named.
-        """
+        """Return the default graph, its collections and this saver as a message, as `export_meta_graph` does."""
         refuse("Saver.export_meta_graph", export_scope=export_scope, clear_extraneous_savers=clear_extraneous_savers)
         refuse("Saver.export_meta_graph", save_debug_info=save_debug_info)
         return export_meta_graph(
@@ -215,14 +213,25 @@ def export_meta_graph(
     save_debug_info: bool = False,
     **kwargs: Any,
 ) -> proto.MetaGraphDef:
-    """`tf.train.export_meta_graph`: a graph with its collections as a message, which is also written to a file if one
-    is named.
+    """`tf.train.export_meta_graph`: return a graph and its collections as a message.
+
+    Args:
+        filename: also write the message there; folders are created.
+        saver_def: of the saver that the message names.
+        collection_list: the collections to include; by default all.
+        as_text: write protobuf text, not bytes.
+        graph: by default the default graph.
+        clear_devices: leave out the devices that nodes request.
+        strip_default_attrs: leave out the attributes of nodes that have their op's default value.
+
+    Raises:
+        UnimplementedError: another argument is given.
     """
     refuse("export_meta_graph", meta_info_def=meta_info_def, graph_def=graph_def, export_scope=export_scope)
     refuse("export_meta_graph", clear_extraneous_savers=clear_extraneous_savers, save_debug_info=save_debug_info)
-    refuse("export_meta_graph", strip_default_attrs=strip_default_attrs, **kwargs)
+    refuse("export_meta_graph", **kwargs)
     made = graph_collections.export_meta_graph(graph=graph, collection_list=collection_list, saver_def=saver_def)
-    message = made.to_proto(clear_devices=clear_devices)
+    message = made.to_proto(clear_devices=clear_devices, strip_default_attrs=strip_default_attrs)
     if filename is not None:
         data = text_format.MessageToString(message).encode() if as_text else message.SerializeToString()
         os.makedirs(os.path.dirname(filename) or ".", exist_ok=True)
