@@ -140,6 +140,8 @@ _INNER = {
     "platform.resource_loader": "resource_loader",
     "platform.test": "test",
     "platform.tf_logging": "logging",
+    "profiler.model_analyzer": "profiler",
+    "profiler.option_builder": "profiler",
     "pywrap_tensorflow": "train",
     "saved_model.builder": "saved_model",
     "saved_model.builder_impl": "saved_model",

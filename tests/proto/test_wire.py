@@ -59,7 +59,7 @@ def read_json(name: str) -> Any:
 def expected(kind: str) -> dict[str, Any]:
     """The data's messages or enums but those of LEFT_OUT that are not in PROBE, by name without package."""
     found: dict[str, Any] = {}
-    for name in ("messages.json.gz", "messages_more.json.gz", "messages_serving.json.gz"):
+    for name in ("messages.json.gz", "messages_more.json.gz", "messages_profiler.json.gz", "messages_serving.json.gz"):
         found |= read_json(name)[kind]
     kept = {name: facts for name, facts in found.items() if name in PROBE or facts["file"] not in LEFT_OUT}
     return {name.removeprefix("tensorflow."): facts for name, facts in kept.items()}

@@ -109,7 +109,7 @@ NAMES = {
     **{name: f"functions.{name}" for name in "image io linalg math random raw_ops debugging signal strings".split()},
     **{name: f"networks.{name}" for name in "distributions initializers layers losses metrics nn".split()},
     **{name: f"platform.{name}" for name in "app compat flags gfile logging nest resource_loader test version".split()},
-    **{name: f"running.{name}" for name in "graph_util queue saved_model summary train".split()},
+    **{name: f"running.{name}" for name in "graph_util profiler queue saved_model summary train".split()},
     **{name: f"values.{name}" for name in "dtypes sparse".split()},
     **{
         name: f"functions.math_ops:{name}"
@@ -297,7 +297,6 @@ _MISSING = {
     "function": "use aexec.function, or tf.while_loop and tf.cond",
     "keras": _LAYERS,
     "lite": "aexec runs graphs as they are, or OpenVINO runs regions of them: docs/delegates.md",
-    "profiler": "RunOptions with a trace, and docs/profiling.md",
     "CriticalSection": "steps of one session may run at once: let one task run those that must not",
     "LMDBReader": "convert the records to TFRecord files",
     "Module": "variables are those of tf.get_variable and tf.variable_scope",

@@ -31,7 +31,7 @@ __getattr__, __dir__ = namespace(
     {
         **{
             name: f"contrib.{name}"
-            for name in """crf data feature_column framework layers legacy_seq2seq metrics opt rnn seq2seq slim
+            for name in """crf data feature_column framework layers legacy_seq2seq metrics opt rnn seq2seq slim tfprof
             training""".split()
         },
         "distributions": "networks.distributions",
