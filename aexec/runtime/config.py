@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -314,6 +314,20 @@ class RunOptions:
         return options if isinstance(options, cls) else cls.from_proto(options)  # type: ignore[arg-type]
 
     @classmethod
+    def joined(cls, several: Iterable[RunOptions]) -> RunOptions:
+        """What any of several asks for, and the longest timeout."""
+        given = list(several)
+        return cls(
+            timeout=max((options.timeout for options in given if options.timeout is not None), default=None),
+            trace=any(options.trace for options in given),
+            output_partition_graphs=any(options.output_partition_graphs for options in given),
+            cost_graph=any(options.cost_graph for options in given),
+            report_tensor_allocations_upon_oom=any(options.report_tensor_allocations_upon_oom for options in given),
+            thread_pool=max((options.thread_pool for options in given), default=0),
+            prints=any(options.prints for options in given),
+        )
+
+    @classmethod
     def from_proto(cls, message: proto.RunOptions | Message) -> RunOptions:
         """The settings of a RunOptions message.  Hints and errors as of `SessionConfig.from_proto`."""
         message = as_message(message, proto.RunOptions)
@@ -324,6 +338,16 @@ class RunOptions:
             output_partition_graphs=message.output_partition_graphs,
             report_tensor_allocations_upon_oom=message.report_tensor_allocations_upon_oom,
             thread_pool=message.inter_op_thread_pool,
+        )
+
+    def to_proto(self) -> proto.RunOptions:
+        """The message, without what it has no field for: `cost_graph` is a trace, `prints` is left out."""
+        return proto.RunOptions(
+            timeout_in_ms=0 if self.timeout is None else max(1, round(self.timeout * 1e3)),
+            trace_level=proto.RunOptions.FULL_TRACE if self.is_traced else proto.RunOptions.NO_TRACE,
+            output_partition_graphs=self.output_partition_graphs,
+            report_tensor_allocations_upon_oom=self.report_tensor_allocations_upon_oom,
+            inter_op_thread_pool=self.thread_pool,
         )
 
 

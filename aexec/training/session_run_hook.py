@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 from aexec.graph.nodes.node import Tensor
 from aexec.queues.coordinator import Coordinator
+from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.session.session import Session
 from aexec.training.saver import Saver
 
@@ -41,7 +42,14 @@ class Training(Protocol):
     def changing(self) -> AbstractAsyncContextManager[None]:
         """Context manager for changing variables other than by a step: it and snapshots exclude each other."""
 
-    async def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> Any:
+    async def run(
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        *,
+        options: RunOptions | None = None,
+        metadata: RunMetadata | None = None,
+    ) -> Any:
         """Run a step."""
 
     async def global_step(self) -> int | None:
@@ -53,15 +61,17 @@ class Training(Protocol):
 
 @dataclass(frozen=True)
 class SessionRunArgs:
-    """Fetches and feeds that a hook adds to a step.
+    """Fetches, feeds and options that a hook adds to a step.
 
     Attributes:
         fetches: as for `Session.run`.
         feeds: as for `Session.run`; feeding a tensor twice is an error.
+        options: None for none; those of all hooks and of the caller are joined.
     """
 
     fetches: Any
     feeds: Mapping[Any, Any] = field(default_factory=dict)
+    options: RunOptions | None = None
 
 
 @dataclass(frozen=True)
@@ -71,10 +81,13 @@ class SessionRunValues:
     Attributes:
         results: of the hook's own fetches; None if it had none.
         global_step: its value after the step, or None if the graph has no global step.
+        options, metadata: those of the step; None if neither the caller nor a hook gave options.
     """
 
     results: Any
     global_step: int | None
+    options: RunOptions | None = None
+    metadata: RunMetadata | None = None
 
 
 class SessionRunContext:

@@ -33,6 +33,7 @@ from aexec.graph.nodes.node import Node, Tensor
 from aexec.graph.op_functions import require_graph
 from aexec.queues.coordinator import Coordinator
 from aexec.queues.queue_runner import start_queue_runners
+from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.session.session import Session
 from aexec.training.checkpoint_state import latest_checkpoint
 from aexec.training.hooks import CheckpointSaverHook
@@ -248,7 +249,14 @@ class TrainingSession:
 
     # Steps
 
-    async def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> Any:
+    async def run(
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        *,
+        options: RunOptions | None = None,
+        metadata: RunMetadata | None = None,
+    ) -> Any:
         """Run a step, as `Session.run`, with what hooks add.
 
         If it fails because a device or worker went away (AbortedError, UnavailableError), a new session is made and
@@ -264,7 +272,7 @@ class TrainingSession:
                     pass
             session = self.session
             try:
-                return await self._step(session, fetches, feeds or {})
+                return await self._step(session, fetches, feeds or {}, options, metadata)
             except _RECOVERABLE as error:
                 logger.info("%r: %s; a new session is made", self, error)
                 await self._recover(session)
@@ -273,7 +281,14 @@ class TrainingSession:
                 if self._session is session and not self._recovering.locked():
                     raise
 
-    async def _step(self, session: Session, fetches: Any, feeds: Mapping[Any, Any]) -> Any:
+    async def _step(
+        self,
+        session: Session,
+        fetches: Any,
+        feeds: Mapping[Any, Any],
+        options: RunOptions | None,
+        metadata: RunMetadata | None,
+    ) -> Any:
         context = SessionRunContext(self, fetches, feeds)
         asked = [await hook.before_run(context) or SessionRunArgs([]) for hook in self.hooks]
         together = dict(feeds)
@@ -282,13 +297,17 @@ class TrainingSession:
             if twice:
                 raise errors.InvalidValueError(f"Same tensor is fed by two hooks: {twice.pop()}")
             together.update(args.feeds)
+        wanted = [each for each in (options, *(args.options for args in asked)) if each is not None]
+        joined = RunOptions.joined(wanted) if wanted else None
+        report = RunMetadata() if metadata is None and wanted else metadata
         in_rounds = any(hook.changes_in_rounds for hook in self.hooks)
         async with contextlib.nullcontext() if in_rounds else self._steps.step():
-            ran = session.run([fetches, [args.fetches for args in asked]], together)
+            everything = [fetches, [args.fetches for args in asked]]
+            ran = session.run(everything, together, options=joined, metadata=report)
             result, of_hooks = await self._finished(ran)
         count = None if self._global_step is None else await global_step(session, self._global_step)
         for hook, values in zip(self.hooks, of_hooks, strict=True):
-            await hook.after_run(context, SessionRunValues(values, count))
+            await hook.after_run(context, SessionRunValues(values, count, joined, report))
         return result
 
     async def _finished(self, ran: Any) -> Any:

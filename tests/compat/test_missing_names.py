@@ -25,7 +25,6 @@ REASONS = {
     "checkpoints of objects": "train.Checkpoint train.CheckpointManager train.CheckpointOptions",
     "sessions of other processes: docs/distributed.md": """train.WorkerSessionCreator
     train.ServerDef test.create_local_cluster""",
-    "hooks that others replace": "train.ProfilerHook",
     "SDCA, and quantisation by rewriting a graph": "train.sdca_* train.do_quantize_training_on_graphdef",
     "messages that programs do not make": "LogMessage logging.* summary.Summary*",
     "summaries of TensorFlow 2": "summary.*",

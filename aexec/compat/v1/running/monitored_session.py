@@ -30,7 +30,7 @@ from aexec.compat.v1.running.training import (
 from aexec.compat.v1.values.tensors import get_default_graph
 from aexec.framework import errors
 from aexec.queues.coordinator import Coordinator
-from aexec.runtime.config import SessionConfig
+from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.session.session import Session as _Session
 from aexec.runtime.threads.loop_thread import LoopThread
 from aexec.training.session_run_hook import Training
@@ -119,11 +119,16 @@ class _Awaited(training.SessionRunHook):
         asked = await asyncio.to_thread(self._hook.before_run, self._context(context))
         if asked is None:
             return None
-        return training.SessionRunArgs([] if asked.fetches is None else asked.fetches, asked.feed_dict or {})
+        options = None if asked.options is None else RunOptions.of(asked.options)
+        return training.SessionRunArgs([] if asked.fetches is None else asked.fetches, asked.feed_dict or {}, options)
 
     async def after_run(self, context: training.SessionRunContext, values: training.SessionRunValues) -> None:
         found = values.results
-        results = SessionRunValues(None if isinstance(found, list) and not found else found)
+        results = SessionRunValues(
+            None if isinstance(found, list) and not found else found,
+            (values.options or RunOptions()).to_proto(),
+            (values.metadata or RunMetadata()).to_proto(),
+        )
         await asyncio.to_thread(self._hook.after_run, self._context(context), results)
 
     async def end(self, session: Training) -> None:
@@ -137,9 +142,11 @@ class _Plain:
         self._owner = owner
         self.graph = owner.graph
 
-    def run(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None, **settings: Any) -> Any:
-        """Run a step."""
-        return writable(self._owner.wait(self._owner.ours.session.run(fetches, feed_dict or {})))
+    def run(
+        self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None, options: Any = None, run_metadata: Any = None
+    ) -> Any:
+        """Run a step; `options` and `run_metadata` as of `MonitoredSession.run`."""
+        return self._owner.reported(partial(self._owner.ours.session.run, fetches, feed_dict), options, run_metadata)
 
 
 class StepContext:
@@ -233,9 +240,22 @@ class MonitoredSession:
     def run(
         self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None, options: Any = None, run_metadata: Any = None
     ) -> Any:
-        """Run a step, with the additional fetches of hooks."""
-        refuse("MonitoredSession.run", options=options, run_metadata=run_metadata)
-        return writable(self.wait(self.ours.run(fetches, feed_dict)))
+        """Run a step, with the additional fetches and options of hooks.
+
+        Args:
+            options: a `tf.RunOptions`.
+            run_metadata: a `tf.RunMetadata`, which is filled.
+        """
+        return self.reported(partial(self.ours.run, fetches, feed_dict), options, run_metadata)
+
+    def reported(self, run: Callable[..., Any], options: Any, run_metadata: Any) -> Any:
+        """The values of a coroutine function that takes aexec's options, with TensorFlow's."""
+        metadata = None if run_metadata is None else RunMetadata()
+        settings = None if options is None else RunOptions.of(options)
+        found = self.wait(run(options=settings, metadata=metadata))
+        if metadata is not None:
+            run_metadata.CopyFrom(metadata.to_proto())
+        return writable(found)
 
     def run_step_fn(self, step_fn: Callable[..., Any]) -> Any:
         """Call a function with a `StepContext`; return its result.

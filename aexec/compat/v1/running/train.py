@@ -164,6 +164,7 @@ __getattr__, __dir__ = namespace(
             update_checkpoint_state""".split()
         },
         **{name: f"running.loops:{name}" for name in "LooperThread basic_train_loop".split()},
+        "ProfilerHook": "running.profiler.hook:ProfilerHook",
         "SessionManager": "running.session_manager:SessionManager",
         "JobDef": "aexec.proto:JobDef",
         "queue_runner": "running.coordination",
@@ -180,6 +181,5 @@ __getattr__, __dir__ = namespace(
     {
         "Checkpoint": "checkpoints of objects are not there; use tf.train.Saver",
         "WorkerSessionCreator": "each process initialises or restores its own session: docs/distributed.md",
-        "ProfilerHook": "RunOptions with a trace, and docs/profiling.md",
     },
 )
