@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aexec.compat.v1.running import session_manager
-from tests.support.replacing import replace_in
+from tests.support.stand_ins.replacing import replace_in
 
 _TESTS = Path(__file__).parent
 _SHARED = re.compile(r"setattr\(\w+\.(asyncio|np|os|random|socket|sys|threading|time), ")

@@ -16,7 +16,7 @@ from aexec.framework import errors
 from aexec.kernels.common import array_module, strings
 from aexec.runtime.threads.worker_pool import WorkerPool
 from tests.kernels.harness import build, run_op
-from tests.support.replacing import replace_in
+from tests.support.stand_ins.replacing import replace_in
 
 # Elements that one call may handle while it keeps the lock.
 MOST = 250_000

@@ -20,7 +20,7 @@ from aexec.queues.kinds.padding_fifo_queue import PaddingFIFOQueue
 from aexec.queues.kinds.priority_queue import PriorityQueue
 from aexec.queues.kinds.random_shuffle_queue import RandomShuffleQueue
 from aexec.queues.queue_base import QueueBase, QueueSpec
-from tests.support.replacing import replace_in
+from tests.support.stand_ins.replacing import replace_in
 
 KINDS = tuple(queue for kind in queue_kinds() if (queue := queue_class(kind)) is not None)
 SCALAR = PartialTensorShape([])

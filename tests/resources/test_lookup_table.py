@@ -18,7 +18,7 @@ from aexec.framework.waiting.abandoned_calls import AbandonedError, CallInThread
 from aexec.framework.waiting.inline_call import NeedsThreadError
 from aexec.resources import lookup_table
 from aexec.resources.lookup_table import DenseHashTable, HashTable, MutableHashTable
-from tests.support.replacing import replace_in
+from tests.support.stand_ins.replacing import replace_in
 
 Operations = list[tuple[str, list[int]]]
 KEYS = st.lists(st.integers(-3, 6), max_size=6)

@@ -11,7 +11,7 @@ import pytest
 import aexec.compat.v1 as tf
 from aexec import errors
 from aexec.compat.v1.running import loops
-from tests.support.replacing import replace_in
+from tests.support.stand_ins.replacing import replace_in
 
 
 class Counting(tf.train.LooperThread):

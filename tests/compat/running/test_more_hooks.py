@@ -9,7 +9,7 @@ import pytest
 
 import aexec.compat.v1 as tf
 from aexec.compat.v1.running import more_hooks
-from tests.support.replacing import replace_in
+from tests.support.stand_ins.replacing import replace_in
 
 
 def test_hooks_feed_and_run_at_the_end() -> None:

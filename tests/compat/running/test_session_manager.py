@@ -10,7 +10,7 @@ import pytest
 import aexec.compat.v1 as tf
 from aexec import errors
 from aexec.compat.v1.running import session_manager
-from tests.support.replacing import replace_in
+from tests.support.stand_ins.replacing import replace_in
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from aexec.framework.waiting.loop_budget import (
     let_others_run,
     use_budget,
 )
-from tests.support.replacing import replace_in
+from tests.support.stand_ins.replacing import replace_in
 
 
 def test_budget_grows_with_the_slice() -> None:

@@ -516,7 +516,7 @@ class TestLargeBodies:
 
     async def test_small_body_is_built_on_the_loop(self) -> None:
         may_build.set()
-        assert await run(self.graph(100), "y:0", x=5) == 5
+        assert await run(self.graph(10), "y:0", x=5) == 5
         assert builders == [threading.current_thread()]
 
     async def test_cancelling_does_not_wait_for_a_large_body(self) -> None:

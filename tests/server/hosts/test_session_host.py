@@ -17,8 +17,8 @@ from aexec_server.hosts.session_host import SessionHost
 from aexec_server.settings.server_config import ServerConfig
 
 from aexec import errors
-from tests.support.replacing import replace_in
 from tests.support.stand_ins.fake_hosts import FakeHosts, FakeProcess
+from tests.support.stand_ins.replacing import replace_in
 from tests.support.waiting import until
 
 T = TypeVar("T")
