@@ -1,4 +1,4 @@
-"""`tf.feature_column`: descriptions of features, and layers of the tensors that they become.
+"""`tf.feature_column`: columns describe features, and `input_layer` and `linear_model` turn them into tensors.
 
 ::
 
@@ -7,7 +7,7 @@
     columns = [price, tf.feature_column.embedding_column(colour, 2)]
     net = tf.feature_column.input_layer({"price": [[1.0]], "colour": [["red"]]}, columns)
 
-Run `tf.tables_initializer()` if there are vocabularies.  Next to read: `column.py`.
+Columns with a vocabulary need `tf.tables_initializer()` to be run.  Next to read: `column.py`.
 """
 
 from aexec.compat.v1.namespace import namespace

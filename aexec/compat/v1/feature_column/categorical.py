@@ -1,4 +1,4 @@
-"""Columns of ids: those of a feature itself, hashes of it, and ids with weights.
+"""Categorical columns: a feature that holds ids, a feature that is hashed to ids, and ids with weights.
 
 Next to read: `vocabulary.py`, then `crossed.py`.
 """
@@ -32,13 +32,13 @@ __all__ = [
 
 
 def check_strings_or_integers(dtype: Any, what: str) -> None:
-    """Raises ValueError for other types; `what` begins the message."""
+    """Raise ValueError, with a message that begins with `what`, unless a dtype is string or an integer."""
     if not (dtype is dtypes.string or dtype.is_integer):
         raise errors.InvalidValueError(f"{what} dtype must be string or integer. dtype: {dtype.name}.")
 
 
 def check_kind(column: Any, found: SparseTensor) -> None:
-    """Raises ValueError unless the feature is of strings if the column is, and of integers if the column is."""
+    """Raise ValueError unless column and feature are both of strings or both of integers."""
     check_strings_or_integers(found.dtype, f"column_name: {column.key} input_tensor")
     if column.dtype.is_integer != found.dtype.is_integer:
         raise errors.InvalidValueError(
@@ -68,7 +68,7 @@ class IdentityCategoricalColumn(CategoricalColumn):
         return {self.key: VarLenFeature(dtypes.int64)}
 
     def transformed(self, features: FeatureValues) -> SparseTensor:
-        """Ids [batch, …].  Raises ValueError if the feature has no integers."""
+        """Ids [batch, …], int64.  Raises ValueError if the feature is not of integers."""
         found = as_sparse(features.get(self.key))
         if not found.dtype.is_integer:
             raise errors.InvalidValueError(f"Invalid input, not integer. key: {self.key} dtype: {found.dtype.name}")
@@ -89,15 +89,15 @@ class IdentityCategoricalColumn(CategoricalColumn):
 def categorical_column_with_identity(
     key: str, num_buckets: int, default_value: int | None = None
 ) -> IdentityCategoricalColumn:
-    """`tf.feature_column.categorical_column_with_identity`: the feature's integers are ids.
+    """`tf.feature_column.categorical_column_with_identity`: a feature whose integers are ids.
 
     Args:
-        key: name of the feature, integers, dense or sparse; in a dense one -1 means none.
-        num_buckets: ids are below it.
-        default_value: the id for integers outside; None to fail when there is one.
+        key: name of the feature: integers, dense or sparse.  In a dense feature, -1 means "no value".
+        num_buckets: number of ids; they are in [0, num_buckets).
+        default_value: id that replaces integers out of range; None to fail the run instead.
 
     Raises:
-        ValueError: `key` is no string, there is no bucket, or the default is no id.
+        ValueError: `key` is not a string, `num_buckets` is below 1, or `default_value` is out of range.
     """
     checked_key(key)
     if num_buckets < 1:
@@ -130,7 +130,7 @@ class HashedCategoricalColumn(CategoricalColumn):
         return {self.key: VarLenFeature(self.dtype)}
 
     def transformed(self, features: FeatureValues) -> SparseTensor:
-        """Ids [batch, …].  Raises ValueError if the feature has another type."""
+        """Ids [batch, …], int64.  Raises ValueError if the feature has another dtype than the column."""
         found = as_sparse(features.get(self.key))
         check_kind(self, found)
         words = found.values if self.dtype is dtypes.string else ops.as_string(found.values)
@@ -140,14 +140,15 @@ class HashedCategoricalColumn(CategoricalColumn):
 def categorical_column_with_hash_bucket(
     key: str, hash_bucket_size: int, dtype: Any = dtypes.string
 ) -> HashedCategoricalColumn:
-    """`tf.feature_column.categorical_column_with_hash_bucket`: hashes of strings or integers.
+    """`tf.feature_column.categorical_column_with_hash_bucket`: a feature whose strings or integers are hashed to ids.
 
     Args:
-        key: name of the feature, dense or sparse; in a dense one "" and -1 mean none.
-        hash_bucket_size: hashes are below it.
+        key: name of the feature, dense or sparse.  In a dense feature, "" and -1 mean "no value".
+        hash_bucket_size: number of ids; they are in [0, hash_bucket_size).
+        dtype: dtype of the feature: string or an integer.
 
     Raises:
-        ValueError: `key` is no string, the size is below 1, or `dtype` is neither of strings nor of integers.
+        ValueError: `key` is not a string, `hash_bucket_size` is below 1, or `dtype` is another.
     """
     if hash_bucket_size is None:
         raise errors.InvalidValueError(f"hash_bucket_size must be set. key: {key}")
@@ -181,7 +182,7 @@ class WeightedCategoricalColumn(CategoricalColumn):
         return {**self.categorical_column.parse_example_spec, self.weight_feature_key: VarLenFeature(self.dtype)}
 
     def transformed(self, features: FeatureValues) -> IdsAndWeights:
-        """Ids and their weights.  Raises ValueError if the weights have another type than the column says."""
+        """Ids and float32 weights.  Raises ValueError if the weight feature's dtype is not that of the column."""
         weights = features.get(self.weight_feature_key)
         if weights.dtype.base is not self.dtype:
             raise errors.InvalidValueError(f"Bad dtype, expected {self.dtype.name}, but got {weights.dtype.base.name}.")
@@ -197,14 +198,15 @@ class WeightedCategoricalColumn(CategoricalColumn):
 def weighted_categorical_column(
     categorical_column: Any, weight_feature_key: str, dtype: Any = dtypes.float32
 ) -> WeightedCategoricalColumn:
-    """`tf.feature_column.weighted_categorical_column`: ids with weights, which are another feature.
+    """`tf.feature_column.weighted_categorical_column`: ids whose weights come from another feature.
 
     Args:
-        weight_feature_key: name of a feature with as many values as the ids have; in a dense one 0 means none.
-        dtype: of the weights.
+        categorical_column: gives the ids.
+        weight_feature_key: name of the weight feature, with a value per id.  In a dense feature, 0 means "no value".
+        dtype: dtype of the weight feature, a number.
 
     Raises:
-        ValueError: `categorical_column` is none, or the weights are no numbers.
+        ValueError: `categorical_column` is not a categorical column, or `dtype` is not a number.
     """
     kind = dtypes.as_dtype(dtype)
     if not (kind.is_integer or kind.is_floating):

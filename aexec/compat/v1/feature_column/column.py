@@ -1,6 +1,6 @@
-"""What a feature column is: a description of a feature, which becomes tensors when a layer is made of it.
+"""The base classes of feature columns.  A column describes how a layer turns features into a tensor.
 
-Columns are values: two of the same settings are equal.  Next to read: `features.py`, then `numeric.py`.
+Columns compare by value: two columns with the same settings are equal.  Next to read: `features.py`, then `numeric.py`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = [
 
 
 class IdsAndWeights(NamedTuple):
-    """What a categorical column makes of a feature.
+    """The output of a categorical column.
 
     Attributes:
         ids: [batch, …], int64.
-        weights: of the same indices, float32; None for 1 each.
+        weights: a weight per id, float32, with the indices of `ids`; None for weight 1.
     """
 
     ids: SparseTensor
@@ -43,11 +43,11 @@ class IdsAndWeights(NamedTuple):
 
 
 class OfSequences(NamedTuple):
-    """What a column makes of a feature of sequences.
+    """The output of a column of sequences.
 
     Attributes:
         values: [batch, time, …], float32.
-        lengths: of the sequences, [batch], int64.
+        lengths: the length of each sequence, [batch], int64.
     """
 
     values: Tensor
@@ -56,11 +56,11 @@ class OfSequences(NamedTuple):
 
 @dataclass(frozen=True)
 class Weights:
-    """How the variables of a layer are made.
+    """Settings of the variables that a layer creates.
 
     Attributes:
-        collections: those that they join.
-        trainable: False if no optimizer changes them.
+        collections: names of the graph collections that the variables join.
+        trainable: whether optimizers update the variables.
     """
 
     collections: tuple[str, ...]
@@ -72,26 +72,26 @@ class FeatureColumn:
 
     @property
     def name(self) -> str:
-        """What it is sorted by; no two columns of a layer have the same."""
+        """The sort key; unique among the columns of a layer."""
         raise NotImplementedError
 
     @property
     def scope_name(self) -> str:
-        """Of the scope of its variables."""
+        """The name of the scope in which a layer creates the column's variables."""
         return self.name
 
     @property
     def parse_example_spec(self) -> dict[str, Any]:
-        """The features that it reads, as `tf.parse_example` takes them."""
+        """The features that the column reads: name → parsing configuration, as `tf.parse_example` takes them."""
         raise NotImplementedError
 
     def transformed(self, features: FeatureValues) -> Any:
-        """What it makes of its features; `features.get(column)` makes it once."""
+        """Transform the features that the column reads.  Call `features.get(column)`, which caches the result."""
         raise NotImplementedError
 
 
 class DenseColumn(FeatureColumn):
-    """A column whose tensor may enter a layer: [batch, *variable_shape], float32."""
+    """A column that gives `input_layer` a tensor [batch, *variable_shape], float32."""
 
     @property
     def variable_shape(self) -> TensorShape:
@@ -99,12 +99,12 @@ class DenseColumn(FeatureColumn):
         raise NotImplementedError
 
     def dense(self, features: FeatureValues, weights: Weights) -> Tensor:
-        """The tensor; variables are made in the current scope."""
+        """The tensor, [batch, *variable_shape], float32.  Creates variables in the current scope."""
         raise NotImplementedError
 
 
 class SequenceColumn(FeatureColumn):
-    """A column whose tensor may enter a layer of sequences."""
+    """A column that gives `sequence_input_layer` a tensor [batch, time, *variable_shape], float32."""
 
     @property
     def variable_shape(self) -> TensorShape:
@@ -112,25 +112,25 @@ class SequenceColumn(FeatureColumn):
         raise NotImplementedError
 
     def of_sequences(self, features: FeatureValues, weights: Weights) -> OfSequences:
-        """The tensor, [batch, time, *variable_shape]; variables are made in the current scope."""
+        """The tensor and the lengths of its sequences.  Creates variables in the current scope."""
         raise NotImplementedError
 
 
 class CategoricalColumn(FeatureColumn):
-    """A column of ids below `num_buckets`, any number for each example."""
+    """A column that gives each example any number of ids in [0, num_buckets)."""
 
     @property
     def num_buckets(self) -> int:
-        """Ids are below it."""
+        """The number of different ids."""
         raise NotImplementedError
 
     def sparse(self, features: FeatureValues) -> IdsAndWeights:
-        """The ids of each example.  Those below 0 mean nothing."""
+        """The ids of each example; negative ids count as no value."""
         return IdsAndWeights(features.get(self))
 
 
 def checked_key(key: Any) -> str:
-    """The name of a feature.  Raises ValueError if it is no string."""
+    """Return the name of a feature.  Raises ValueError if it is not a string."""
     if not isinstance(key, str):
         raise errors.InvalidValueError(f"key must be a string. Got: type {type(key)}. Given key: {key}.")
     return key
@@ -140,10 +140,11 @@ def in_order(feature_columns: Any) -> list[FeatureColumn]:
     """The columns of a layer, sorted by name.
 
     Args:
-        feature_columns: a column, or an iterable of some.
+        feature_columns: a column, or an iterable of columns.
 
     Raises:
-        ValueError: there are none, one is no column, two have the same name, or they are given as a dictionary.
+        ValueError: there is no column, an item is not a column, two have the same name, or a mapping is given.
+        TypeError: the argument is not iterable.
     """
     if isinstance(feature_columns, FeatureColumn):
         return [feature_columns]

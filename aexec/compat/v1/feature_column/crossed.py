@@ -1,4 +1,4 @@
-"""`crossed_column`: hashes of all combinations of several features.
+"""`crossed_column`: ids that are hashes of combinations of several features.
 
 Next to read: `aexec/compat/v1/functions/sparse_crosses.py`.
 """
@@ -44,7 +44,7 @@ class CrossedColumn(CategoricalColumn):
         return found
 
     def leaves(self) -> Iterator[Any]:
-        """The keys, those of crossed columns in place of these columns."""
+        """Yield the keys; a crossed column is replaced by its own leaves."""
         for key in self.keys:
             if isinstance(key, CrossedColumn):
                 yield from key.leaves()
@@ -52,7 +52,7 @@ class CrossedColumn(CategoricalColumn):
                 yield key
 
     def transformed(self, features: FeatureValues) -> SparseTensor:
-        """Ids [batch, n].  Raises ValueError if one of the columns has weights."""
+        """Ids [batch, n], int64.  Raises ValueError if a crossed column has weights."""
         return cross_hashed(
             [self._values(key, features) for key in self.leaves()], self.hash_bucket_size, self.hash_key
         )
@@ -70,15 +70,15 @@ class CrossedColumn(CategoricalColumn):
 
 
 def crossed_column(keys: Any, hash_bucket_size: int, hash_key: int | None = None) -> CrossedColumn:
-    """`tf.feature_column.crossed_column`: hashes of combinations of a value of each feature.
+    """`tf.feature_column.crossed_column`: ids that are hashes of all combinations of one value per feature.
 
     Args:
-        keys: names of features, or categorical columns that are not hashed, at least two.
-        hash_bucket_size: hashes are below it.
-        hash_key: combines the hashes of values; by default TensorFlow's.
+        keys: at least two: names of features, or categorical columns that are not hashed.
+        hash_bucket_size: number of ids; they are in [0, hash_bucket_size).
+        hash_key: combines the hashes of the values; by default TensorFlow's key.
 
     Raises:
-        ValueError: there are fewer keys, one is of another kind, or the size is below 1.
+        ValueError: there are fewer than two keys, a key is of another kind, or `hash_bucket_size` is below 1.
     """
     if not hash_bucket_size or hash_bucket_size < 1:
         raise errors.InvalidValueError(f"hash_bucket_size must be > 1. hash_bucket_size: {hash_bucket_size}")

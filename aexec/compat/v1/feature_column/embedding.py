@@ -1,4 +1,4 @@
-"""`embedding_column` and `shared_embedding_columns`: rows of a variable for ids, combined to one for each example.
+"""`embedding_column` and `shared_embedding_columns`: look up rows of a variable by id, and combine them per example.
 
 Next to read: `aexec/nn/sparse_embeddings.py`, then `inputs.py`.
 """
@@ -62,7 +62,7 @@ class EmbeddingColumn(DenseColumn, SequenceColumn):
         return TensorShape([self.dimension])
 
     def transformed(self, features: FeatureValues) -> IdsAndWeights:
-        """The ids."""
+        """The ids and weights of the categorical column."""
         return self.categorical_column.sparse(features)
 
     def dense(self, features: FeatureValues, weights: Weights) -> Tensor:
@@ -74,7 +74,7 @@ class EmbeddingColumn(DenseColumn, SequenceColumn):
         return OfSequences(self._combined(self.table(weights), features.get(self)), lengths)
 
     def table(self, weights: Weights) -> Any:
-        """The variable `embedding_weights` of the current scope, [num_buckets, dimension], float32."""
+        """Get or create the variable `embedding_weights` in the current scope, [num_buckets, dimension], float32."""
         made: Any = get_variable(
             "embedding_weights",
             [self.categorical_column.num_buckets, self.dimension],
@@ -88,7 +88,7 @@ class EmbeddingColumn(DenseColumn, SequenceColumn):
         return made
 
     def _combined(self, table: Any, found: IdsAndWeights) -> Tensor:
-        """[batch, …, dimension]."""
+        """Look up ids [batch, …, n] and combine the rows of the last axis: [batch, …, dimension]."""
         rank = found.ids.shape.ndims
         if self.use_safe_embedding_lookup or rank is None or rank > 2:
             return nn.safe_embedding_lookup_sparse(
@@ -101,7 +101,7 @@ class EmbeddingColumn(DenseColumn, SequenceColumn):
 
 @dataclass(frozen=True)
 class SharedEmbeddingColumn(EmbeddingColumn):
-    """One of those made by `shared_embedding_columns`."""
+    """One of the columns made by `shared_embedding_columns`."""
 
     shared_embedding_collection_name: str
 
@@ -116,10 +116,10 @@ class SharedEmbeddingColumn(EmbeddingColumn):
         return self.shared_embedding_collection_name
 
     def table(self, weights: Weights) -> Any:
-        """The variable that is in the columns' collection; the first of them makes it.
+        """Return the variable in the columns' collection; the first column creates it and adds it.
 
         Raises:
-            ValueError: the collection has something else.
+            ValueError: the collection holds several items, or one of another shape.
         """
         collections = require_graph().collections
         there = list(collections.get(self.shared_embedding_collection_name))
@@ -147,19 +147,20 @@ def embedding_column(
     trainable: bool = True,
     use_safe_embedding_lookup: bool = True,
 ) -> EmbeddingColumn:
-    """`tf.feature_column.embedding_column`: rows of a variable for the ids of each example, combined to one.
+    """`tf.feature_column.embedding_column`: look up a row per id in a variable, and combine each example's rows.
 
     Args:
+        categorical_column: gives the ids.
         dimension: size of a row.
-        combiner, max_norm: as of `tf.nn.embedding_lookup_sparse`.
-        initializer: of the variable; by default normal, with a deviation of 1 / √dimension.
-        ckpt_to_load_from, tensor_name_in_ckpt: the checkpoint and the tensor in it with which the variable begins.
-        trainable: False if no optimizer changes the variable.
-        use_safe_embedding_lookup: False if each example has an id and none is below 0, which is faster.
+        combiner, max_norm: as in `tf.nn.embedding_lookup_sparse`.
+        initializer: initializer of the variable; by default a truncated normal with standard deviation 1 / √dimension.
+        ckpt_to_load_from, tensor_name_in_ckpt: a checkpoint, and the tensor in it that initialises the variable.
+        trainable: whether optimizers update the variable.
+        use_safe_embedding_lookup: False skips the handling of examples without ids and of negative ids.
 
     Raises:
-        ValueError: `categorical_column` is none, the size is below 1, one of the two arguments of the checkpoint is
-            missing, or the initializer cannot be called.
+        ValueError: `categorical_column` is not a categorical column, `dimension` is below 1, only one of the two
+            checkpoint arguments is given, or `initializer` is not callable.
     """
     return EmbeddingColumn(
         _checked(categorical_column),
@@ -215,17 +216,17 @@ def shared_embedding_columns(
     trainable: bool = True,
     use_safe_embedding_lookup: bool = True,
 ) -> list[SharedEmbeddingColumn]:
-    """`tf.feature_column.shared_embedding_columns`: columns whose rows are those of one variable.
+    """`tf.feature_column.shared_embedding_columns`: an embedding column per categorical column, all with one variable.
 
     Args:
-        categorical_columns: of one kind, and with the same number of buckets.
-        shared_embedding_collection_name: of the collection and scope of the variable; by default it is made of the
-            columns' names.
+        categorical_columns: columns of the same class and the same number of buckets.
+        shared_embedding_collection_name: name of the variable's scope, and of the collection that holds the variable;
+            by default made from the columns' names.
 
     Other arguments, and errors, are those of `embedding_column`.
 
     Raises:
-        ValueError: the columns are of several kinds, or differ in the number of buckets.
+        ValueError: the columns differ in class or in their number of buckets.
     """
     columns = list(categorical_columns)
     _check_alike(columns)

@@ -1,4 +1,4 @@
-"""`FeatureValues`: the features of a batch, and what columns make of them, each made once.
+"""`FeatureValues`: the features of a batch, and a cache of the outputs of columns.
 
 Next to read: `numeric.py`.
 """
@@ -22,10 +22,10 @@ __all__ = ["FeatureValues", "as_sparse"]
 
 
 class FeatureValues:
-    """Features by name, and what columns have made of them.
+    """Features by name, with a cache of converted features and transformed columns.
 
     Args:
-        features: names → tensors, sparse tensors or arrays, [batch, …].
+        features: name → tensor, sparse tensor or array, [batch, …].
     """
 
     def __init__(self, features: Mapping[Any, Any]) -> None:
@@ -33,11 +33,10 @@ class FeatureValues:
         self._made: dict[Any, Any] = {}
 
     def get(self, key: Any) -> Any:
-        """A feature, which has at least two axes, or what a column makes of its features.
+        """Return a feature by name, with at least two axes, or the output of a column's `transformed`.
 
         Raises:
-            ValueError: there is no feature of that name, or it has no axis.
-            TypeError: the key is neither a string nor a column.
+            ValueError: there is no feature of that name, or it is a scalar.
         """
         if key not in self._made:
             self._made[key] = self._get(key)
@@ -52,7 +51,7 @@ class FeatureValues:
 
 
 def _with_two_axes(key: Any, feature: Any) -> Any:
-    """[batch, 1] for [batch]; others are returned unchanged."""
+    """Reshape a feature [batch] to [batch, 1]; return one with more axes unchanged.  Raises ValueError for a scalar."""
     rank = feature.shape.ndims if isinstance(feature, SparseTensor) else feature.static_shape.rank
     if rank == 0:
         raise errors.InvalidValueError(f"Feature (key: {key}) cannot have rank 0. Given: {feature}")
@@ -74,10 +73,10 @@ def _is_sparse(feature: Any) -> bool:
 
 
 def as_sparse(feature: Any, ignored: Any = None) -> SparseTensor:
-    """A dense feature as a sparse one, without the values that mean "none"; a sparse one is returned unchanged.
+    """Convert a dense feature to a sparse one; return a sparse one unchanged.
 
     Args:
-        ignored: this value; by default "" or -1.
+        ignored: the value that means "no value", and is left out; by default "" or -1.
     """
     if isinstance(feature, SparseTensor):
         return feature

@@ -1,4 +1,4 @@
-"""`indicator_column`: how often each id occurs, as a dense tensor.
+"""`indicator_column`: counts the ids of each example, as a dense tensor.
 
 Next to read: `embedding.py`.
 """
@@ -46,7 +46,7 @@ class IndicatorColumn(DenseColumn, SequenceColumn):
         return TensorShape([1, self.categorical_column.num_buckets])
 
     def transformed(self, features: FeatureValues) -> Tensor:
-        """[batch, …, num_buckets], float32: for each id the sum of its weights."""
+        """The sum of the weights of each id, [batch, …, num_buckets], float32."""
         return _counts(self.categorical_column.sparse(features), self.categorical_column.num_buckets)
 
     def dense(self, features: FeatureValues, weights: Weights) -> Tensor:
@@ -71,10 +71,10 @@ def _counts(found: IdsAndWeights, buckets: int) -> Tensor:
 
 
 def indicator_column(categorical_column: Any) -> IndicatorColumn:
-    """`tf.feature_column.indicator_column`: for each id how often it occurs, or the sum of its weights.
+    """`tf.feature_column.indicator_column`: the count of each id in an example, or the sum of its weights.
 
     Raises:
-        ValueError: `categorical_column` is none.
+        ValueError: `categorical_column` is not a categorical column.
     """
     if not isinstance(categorical_column, CategoricalColumn):
         raise errors.InvalidValueError(

@@ -1,4 +1,4 @@
-"""`input_layer`: one dense tensor of several columns.
+"""`input_layer`: concatenates the tensors of dense columns.
 
 Next to read: `linear.py`.
 """
@@ -22,23 +22,23 @@ __all__ = ["as_rows", "check_batches", "input_layer", "variables_of", "weights_i
 
 
 def weights_in(weight_collections: Iterable[str] | None, trainable: bool) -> Weights:
-    """Variables that are also in the collections of all variables and of a model's."""
+    """Settings of variables that join the given collections, GLOBAL_VARIABLES and MODEL_VARIABLES."""
     names = [*(weight_collections or ()), GraphKeys.GLOBAL_VARIABLES, GraphKeys.MODEL_VARIABLES]
     return Weights(tuple(dict.fromkeys(names)), trainable)
 
 
 def variables_of(scope: Any) -> list[Any]:
-    """The variables in a scope."""
+    """The variables whose names begin with a scope."""
     return list(require_graph().collections.get(GraphKeys.GLOBAL_VARIABLES, scope=f"{scope.name}/"))
 
 
 def as_rows(column: DenseColumn, tensor: Tensor) -> Tensor:
-    """[batch, number of elements of an example]."""
+    """Reshape a column's tensor to [batch, elements per example]."""
     return ops.reshape(tensor, ops.pack([ops.shape(tensor)[0], column.variable_shape.num_elements()]))
 
 
 def check_batches(columns: Sequence[FeatureColumn], tensors: Sequence[Tensor]) -> None:
-    """Raises ValueError if it is known that the tensors have several batch sizes."""
+    """Raise ValueError if the static batch sizes of the tensors differ."""
     known: dict[int, str] = {}
     for column, tensor in zip(columns, tensors, strict=True):
         shape = tensor.static_shape
@@ -59,22 +59,22 @@ def input_layer(
     cols_to_vars: dict[Any, Any] | None = None,
     cols_to_output_tensors: dict[Any, Any] | None = None,
 ) -> Tensor:
-    """`tf.feature_column.input_layer`: the tensors of columns, side by side in the order of their names.
+    """`tf.feature_column.input_layer`: concatenate the tensors of dense columns, in the order of the columns' names.
 
     Args:
-        features: names → tensors, sparse tensors or arrays, [batch, …].
+        features: name → tensor, sparse tensor or array, [batch, …].
         feature_columns: dense columns.
-        weight_collections: of the variables, besides those of all variables and of a model's.
-        trainable: False if no optimizer changes the variables.
-        cols_to_vars: gets for each column the list of its variables.
-        cols_to_output_tensors: gets for each column its part of the result.
+        weight_collections: collections that new variables join, besides GLOBAL_VARIABLES and MODEL_VARIABLES.
+        trainable: whether optimizers update the variables.
+        cols_to_vars: a dict to fill: column → list of its variables.
+        cols_to_output_tensors: a dict to fill: column → its part of the result.
 
     Returns:
-        [batch, total], float32.
+        [batch, elements of all columns], float32.
 
     Raises:
-        ValueError: a column is not dense, two have the same name, a feature is missing or is not of the type that its
-            column says, or the features have several batch sizes.
+        ValueError: a column is not dense, two have the same name, a feature is missing or has another dtype than its
+            column, or the features differ in batch size.
     """
     columns = in_order(feature_columns)
     weights = weights_in(weight_collections, trainable)

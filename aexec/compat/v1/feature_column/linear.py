@@ -1,4 +1,4 @@
-"""`linear_model`: a weighted sum of columns, and a bias.
+"""`linear_model`: a weighted sum of columns plus a bias.
 
 Next to read: `parsing.py`.
 """
@@ -32,29 +32,29 @@ def linear_model(
     trainable: bool = True,
     cols_to_vars: dict[Any, Any] | None = None,
 ) -> Tensor:
-    """`tf.feature_column.linear_model`: columns times weights, which begin as 0, and a bias.
+    """`tf.feature_column.linear_model`: a weighted sum of columns plus a bias; weights and bias start at 0.
 
     Args:
-        features: names → tensors, sparse tensors or arrays, [batch, …].
+        features: name → tensor, sparse tensor or array, [batch, …].
         feature_columns: dense or categorical columns.
-        units: the number of sums.
-        sparse_combiner: of the weights of several ids: "sum", "mean" or "sqrtn".
-        weight_collections: of the variables, besides those of all variables and of a model's.
-        trainable: False if no optimizer changes the variables.
-        cols_to_vars: gets for each column the list of its variables, and that of the bias under "bias".
+        units: number of sums per example.
+        sparse_combiner: how the weights of an example's ids are combined: "sum", "mean" or "sqrtn".
+        weight_collections: collections that new variables join, besides GLOBAL_VARIABLES and MODEL_VARIABLES.
+        trainable: whether optimizers update the variables.
+        cols_to_vars: a dict to fill: column → list of its variables, and "bias" → list of the bias.
 
     Returns:
         [batch, units], float32.
 
     Raises:
-        ValueError: a column is of another kind, two have the same name, a feature is missing or is not of the type
-            that its column says, or the features have several batch sizes.
+        ValueError: a column is neither dense nor categorical, two have the same name, a feature is missing or has
+            another dtype than its column, or the features differ in batch size.
     """
     columns = in_order(feature_columns)
     weights = weights_in(weight_collections, trainable)
     with variable_scope(None, "linear_model") as scope:
         model = _last(scope.name)
-    # TensorFlow chooses the names of columns outside of the model's scope: those of a second model are `x_1`.
+    # TensorFlow makes column scopes unique outside the model's scope, so a second model's column `x` is `x_1`.
     named = _named(columns)
     found: dict[Any, Any] = {}
     with variable_scope(model):
@@ -91,7 +91,7 @@ def _zeros(name: str, shape: list[Any], weights: Weights) -> Any:
 
 
 def _weighted(column: Any, features: FeatureValues, units: int, combiner: Any, weights: Weights) -> Tensor:
-    """[batch, units]."""
+    """The contribution of one column, [batch, units].  Raises ValueError if it is neither dense nor categorical."""
     if isinstance(column, CategoricalColumn):
         table = _zeros("weights", [column.num_buckets, units], weights)
         ids, amounts = column.sparse(features)

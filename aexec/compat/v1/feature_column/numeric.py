@@ -1,4 +1,4 @@
-"""Columns of numbers: `numeric_column`, and `bucketized_column`, which sorts them into ranges.
+"""Columns of numbers: `numeric_column`, and `bucketized_column`, which assigns them to ranges.
 
 Next to read: `categorical.py`.
 """
@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 
 from aexec import ops
-from aexec.compat.v1.feature_column.column import CategoricalColumn, DenseColumn, IdsAndWeights, Weights, checked_key
+from aexec.compat.v1.feature_column.column import (
+    CategoricalColumn,
+    DenseColumn,
+    FeatureColumn,
+    IdsAndWeights,
+    Weights,
+    checked_key,
+)
 from aexec.compat.v1.feature_column.features import FeatureValues
 from aexec.compat.v1.functions.io import FixedLenFeature
 from aexec.compat.v1.values.shapes import TensorShape
@@ -22,11 +29,38 @@ from aexec.compat.v1.values.sparse import SparseTensor
 from aexec.framework import dtypes, errors
 from aexec.graph.nodes.node import Tensor
 
-__all__ = ["BucketizedColumn", "NumericColumn", "bucketized_column", "checked_shape", "numeric_column"]
+__all__ = [
+    "BucketizedColumn",
+    "ColumnOfNumbers",
+    "NumericColumn",
+    "bucketized_column",
+    "checked_numbers",
+    "numeric_column",
+]
+
+
+class ColumnOfNumbers(FeatureColumn):
+    """The base of columns of numbers, of examples and of sequences.
+
+    Attributes:
+        key: name of the feature.
+        shape: shape of one element.
+    """
+
+    key: str
+    shape: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return self.key
+
+    @property
+    def variable_shape(self) -> TensorShape:
+        return TensorShape(self.shape)
 
 
 @dataclass(frozen=True)
-class NumericColumn(DenseColumn):
+class NumericColumn(ColumnOfNumbers, DenseColumn):
     """Made by `numeric_column`."""
 
     key: str
@@ -36,19 +70,11 @@ class NumericColumn(DenseColumn):
     normalizer_fn: Callable[[Any], Any] | None
 
     @property
-    def name(self) -> str:
-        return self.key
-
-    @property
     def parse_example_spec(self) -> dict[str, Any]:
         return {self.key: FixedLenFeature(self.shape, self.dtype, self.default_value)}
 
-    @property
-    def variable_shape(self) -> TensorShape:
-        return TensorShape(self.shape)
-
     def transformed(self, features: FeatureValues) -> Tensor:
-        """[batch, …], float32.  Raises ValueError for a sparse tensor."""
+        """The feature after `normalizer_fn`, [batch, *shape], float32.  Raises ValueError if the feature is sparse."""
         found = features.get(self.key)
         if isinstance(found, SparseTensor):
             raise errors.InvalidValueError(
@@ -70,31 +96,42 @@ def numeric_column(
     dtype: Any = dtypes.float32,
     normalizer_fn: Callable[[Any], Any] | None = None,
 ) -> NumericColumn:
-    """`tf.feature_column.numeric_column`: numbers as they are.
+    """`tf.feature_column.numeric_column`: a feature of numbers, converted to float32.
 
     Args:
         key: name of the feature, a dense tensor [batch, *shape].
-        default_value: of the feature where a parsed example has none: a number, or numbers in the given shape.
-        dtype: of the parsed feature; integers or reals.
+        shape: shape of one example.
+        default_value: value of the feature in a parsed example that lacks it: a number, or numbers of shape `shape`.
+        dtype: dtype of the parsed feature, integer or floating.
         normalizer_fn: applied to the tensor.
 
     Raises:
-        ValueError: `key` is no string, `shape` has a size below 1 or is not that of the default, or `dtype` is not a
-            number's.
-        TypeError: the default is of another type, a size is no integer, or `normalizer_fn` cannot be called.
+        ValueError: `key` is not a string, a size in `shape` is below 1, `default_value` has another shape, or `dtype`
+            is neither integer nor floating.
+        TypeError: `default_value` does not fit `dtype`, a size is not an integer, or `normalizer_fn` is not callable.
     """
-    sizes = checked_shape(shape, checked_key(key))
-    kind = dtypes.as_dtype(dtype)
-    if not (kind.is_integer or kind.is_floating):
-        raise errors.InvalidValueError(f"dtype must be convertible to float. dtype: {kind.name}, key: {key}")
+    sizes, kind = checked_numbers(key, shape, dtype, normalizer_fn)
     default = None if default_value is None else _checked_default(default_value, sizes, kind, key)
-    if normalizer_fn is not None and not callable(normalizer_fn):
-        raise errors.InvalidTypeError(f"normalizer_fn must be a callable. Given: {normalizer_fn}")
     return NumericColumn(key, sizes, default, kind, normalizer_fn)
 
 
-def checked_shape(shape: Any, key: str) -> tuple[int, ...]:
-    """The sizes of an example, from a number or several.  Raises TypeError and ValueError."""
+def checked_numbers(key: Any, shape: Any, dtype: Any, normalizer_fn: Any) -> tuple[tuple[int, ...], Any]:
+    """Check the arguments that columns of numbers share; return the shape as a tuple, and the dtype.
+
+    Raises:
+        ValueError: `key` is not a string, a size in `shape` is below 1, or `dtype` is neither integer nor floating.
+        TypeError: a size is not an integer, or `normalizer_fn` is not callable.
+    """
+    sizes = _checked_shape(shape, checked_key(key))
+    kind = dtypes.as_dtype(dtype)
+    if not (kind.is_integer or kind.is_floating):
+        raise errors.InvalidValueError(f"dtype must be convertible to float. dtype: {kind.name}, key: {key}")
+    if normalizer_fn is not None and not callable(normalizer_fn):
+        raise errors.InvalidTypeError(f"normalizer_fn must be a callable. Given: {normalizer_fn}")
+    return sizes, kind
+
+
+def _checked_shape(shape: Any, key: str) -> tuple[int, ...]:
     given = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     sizes = []
     for size in given:
@@ -108,7 +145,7 @@ def checked_shape(shape: Any, key: str) -> tuple[int, ...]:
 
 
 def _checked_default(value: Any, shape: tuple[int, ...], dtype: Any, key: str) -> Any:
-    """Nested tuples of the given shape."""
+    """Broadcast a default value to a shape; return it as nested tuples, which are hashable."""
     array = np.asarray(value)
     if array.dtype.kind not in ("iu" if dtype.is_integer else "iuf"):
         raise errors.InvalidTypeError(
@@ -128,7 +165,7 @@ def _nested(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class BucketizedColumn(DenseColumn, CategoricalColumn):
-    """Made by `bucketized_column`.  Both dense, a 1 for the range of each number, and categorical."""
+    """Made by `bucketized_column`: dense, as a one-hot range per number, and categorical, with an id per range."""
 
     source_column: NumericColumn
     boundaries: tuple[float, ...]
@@ -154,14 +191,14 @@ class BucketizedColumn(DenseColumn, CategoricalColumn):
         return len(self.boundaries) + 1
 
     def transformed(self, features: FeatureValues) -> Tensor:
-        """The range of each number, [batch, n], int32."""
+        """The index of each number's range, [batch, n], int32."""
         return ops.bucketize(features.get(self.source_column), boundaries=list(map(float, self.boundaries)))
 
     def dense(self, features: FeatureValues, weights: Weights) -> Tensor:
         return ops.one_hot(features.get(self), self._ranges, 1.0, 0.0)
 
     def sparse(self, features: FeatureValues) -> IdsAndWeights:
-        """An id for each number: those of the second follow after those of the first."""
+        """An id per number: range + position * number of ranges, so that positions have different ids."""
         ranges: Tensor = features.get(self)
         at = ops.cast(ranges, DstT=dtypes.int64)
         count = self.source_column.shape[0]
@@ -172,14 +209,14 @@ class BucketizedColumn(DenseColumn, CategoricalColumn):
 
 
 def bucketized_column(source_column: NumericColumn, boundaries: Any) -> BucketizedColumn:
-    """`tf.feature_column.bucketized_column`: in which range each number is.
+    """`tf.feature_column.bucketized_column`: the range of each number.
 
     Args:
-        source_column: of `numeric_column`, with one axis.
-        boundaries: where a range begins, which includes its first number; increasing.
+        source_column: a column of `numeric_column` with one axis.
+        boundaries: a list or tuple of increasing numbers b₁ … bₙ, for the n + 1 ranges (-∞, b₁), [b₁, b₂), … [bₙ, ∞).
 
     Raises:
-        ValueError: the source is no such column, or the boundaries are none or do not increase.
+        ValueError: `source_column` is another, or `boundaries` are empty or do not increase.
     """
     if not isinstance(source_column, NumericColumn):
         raise errors.InvalidValueError(

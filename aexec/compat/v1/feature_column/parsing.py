@@ -1,4 +1,4 @@
-"""Which features columns and canned estimators read, as `tf.parse_example` takes them.
+"""The features that columns and canned estimators read, as `tf.parse_example` takes them.
 
 Next to read: `aexec/compat/v1/functions/io.py`.
 """
@@ -17,10 +17,10 @@ __all__ = ["classifier_parse_example_spec", "make_parse_example_spec", "regresso
 
 
 def make_parse_example_spec(feature_columns: Iterable[Any]) -> dict[str, Any]:
-    """`tf.feature_column.make_parse_example_spec`: the features that columns read.
+    """`tf.feature_column.make_parse_example_spec`: the features that columns read, name → parsing configuration.
 
     Raises:
-        ValueError: one is no column, or two read the same feature in different ways.
+        ValueError: an item is not a column, or two columns parse the same feature in different ways.
     """
     found: dict[str, Any] = {}
     for column in feature_columns:
@@ -41,18 +41,18 @@ def classifier_parse_example_spec(
     label_default: Any = None,
     weight_column: Any = None,
 ) -> dict[str, Any]:
-    """`tf.estimator.classifier_parse_example_spec`: the features that columns read, a label and a weight.
+    """`tf.estimator.classifier_parse_example_spec`: the features, the label and the weight that a classifier reads.
 
     Args:
-        feature_columns: of the classifier.
-        label_key: name of the label, one value.
-        label_dtype: int64 for numbers of classes, string for their names.
-        label_default: of examples without a label; None if there is none.
-        weight_column: of the examples' weights: a column of `numeric_column`, or the name of the feature.
+        feature_columns: the classifier's columns.
+        label_key: name of the label feature, of shape [1].
+        label_dtype: int64 for class ids, string for class names.
+        label_default: label of an example that lacks it; None to fail instead.
+        weight_column: the weight of each example: a numeric column, or the name of the feature.
 
     Raises:
-        ValueError: a column reads the label or the weight, the weight is no such column, or two columns read the same
-            feature in different ways.
+        ValueError: a column reads the label or the weight, `weight_column` is of another type, or two columns parse
+            the same feature in different ways.
     """
     label = FixedLenFeature((1,), dtypes.as_dtype(label_dtype), label_default)
     return _with_label(feature_columns, label_key, label, weight_column)
@@ -66,10 +66,10 @@ def regressor_parse_example_spec(
     label_dimension: int = 1,
     weight_column: Any = None,
 ) -> dict[str, Any]:
-    """`tf.estimator.regressor_parse_example_spec`: the features that columns read, a label and a weight.
+    """`tf.estimator.regressor_parse_example_spec`: the features, the label and the weight that a regressor reads.
 
     Args:
-        label_dimension: the number of values of a label.
+        label_dimension: number of values per label.
 
     Other arguments, and errors, are those of `classifier_parse_example_spec`.
     """

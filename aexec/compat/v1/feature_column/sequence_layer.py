@@ -1,6 +1,6 @@
-"""`sequence_input_layer`: one tensor of several columns of sequences, for a recurrent network.
+"""`sequence_input_layer`: concatenates the tensors of columns of sequences, for a recurrent network.
 
-Next to read: `inputs.py`, which is the same for examples.
+Next to read: `inputs.py`, its counterpart for examples.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ def sequence_input_layer(
     weight_collections: Iterable[str] | None = None,
     trainable: bool = True,
 ) -> OfSequences:
-    """`tf.contrib.feature_column.sequence_input_layer`: the tensors of columns, side by side in the order of names.
+    """`tf.contrib.feature_column.sequence_input_layer`: concatenate columns of sequences, in the order of their names.
 
     Args:
-        features: names → tensors or sparse tensors, [batch, time, …].
-        feature_columns: of sequences: numbers, and embeddings or indicators of ids.
-        weight_collections, trainable: as of `input_layer`.
+        features: name → tensor or sparse tensor, [batch, time, …].
+        feature_columns: columns of numeric sequences, and embedding or indicator columns of sequences of ids.
+        weight_collections, trainable: as in `input_layer`.
 
     Returns:
-        [batch, time, total], float32; and the lengths of the sequences, [batch], int64.  A run fails if columns have
-        several lengths for an example.
+        The tensor, [batch, time, elements of all columns], float32; and the lengths of the sequences, [batch], int64.
+        A run fails with InvalidArgumentError if an example's sequences differ in length.
 
     Raises:
-        ValueError: a column is not of sequences, and what `input_layer` raises.
+        ValueError: a column is not of sequences; also for the reasons of `input_layer`.
     """
     columns = in_order(feature_columns)
     for column in columns:
@@ -64,7 +64,7 @@ def sequence_input_layer(
 
 
 def _flat(column: SequenceColumn, tensor: Tensor) -> Tensor:
-    """[batch, time, number of elements]."""
+    """Reshape a column's tensor to [batch, time, elements]."""
     sizes = ops.shape(tensor)
     return ops.reshape(tensor, ops.pack([sizes[0], sizes[1], column.variable_shape.num_elements()]))
 

@@ -1,4 +1,4 @@
-"""Columns of sequences: of ids and of numbers, a batch of which has sequences of several lengths.
+"""Columns of sequences of ids and of numbers; the sequences of a batch may differ in length.
 
 Next to read: `sequence_layer.py`.
 """
@@ -20,17 +20,15 @@ from aexec.compat.v1.feature_column.column import (
     OfSequences,
     SequenceColumn,
     Weights,
-    checked_key,
 )
 from aexec.compat.v1.feature_column.features import FeatureValues
-from aexec.compat.v1.feature_column.numeric import checked_shape
+from aexec.compat.v1.feature_column.numeric import ColumnOfNumbers, checked_numbers
 from aexec.compat.v1.feature_column.vocabulary import (
     categorical_column_with_vocabulary_file,
     categorical_column_with_vocabulary_list,
 )
 from aexec.compat.v1.functions.io import VarLenFeature
 from aexec.compat.v1.functions.sparse_ops import sparse_reshape
-from aexec.compat.v1.values.shapes import TensorShape
 from aexec.compat.v1.values.sparse import SparseTensor, sparse_tensor_to_dense
 from aexec.framework import dtypes, errors
 from aexec.graph.nodes.node import Tensor
@@ -51,7 +49,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SequenceCategoricalColumn(CategoricalColumn):
-    """Made by `sequence_categorical_column_with_identity` and its like."""
+    """Made by the functions `sequence_categorical_column_with_*`."""
 
     categorical_column: CategoricalColumn
 
@@ -68,7 +66,7 @@ class SequenceCategoricalColumn(CategoricalColumn):
         return self.categorical_column.parse_example_spec
 
     def transformed(self, features: FeatureValues) -> IdsAndWeights:
-        """Ids [batch, time, n]: those of one time are combined, those of several are not."""
+        """Ids [batch, time, n].  An embedding combines the ids of a time step, and keeps time steps apart."""
         ids, weights = self.categorical_column.sparse(features)
         return IdsAndWeights(_by_time(ids), None if weights is None else _by_time(weights))
 
@@ -83,7 +81,7 @@ def _by_time(sparse: SparseTensor) -> SparseTensor:
 
 
 def _lengths(sparse: SparseTensor, each: int = 1) -> Tensor:
-    """How many elements each example has up to its last value: one for `each` positions of the second axis."""
+    """The length of each sequence, [batch], int64: positions of the second axis up to the last value, over `each`."""
     count = sparse.indices[:, 1] + convert_to_tensor(1, dtypes.int64)
     last = ops.unsorted_segment_max(count, sparse.indices[:, 0], sparse.dense_shape[0])
     more = convert_to_tensor(each - 1, dtypes.int64)
@@ -93,7 +91,7 @@ def _lengths(sparse: SparseTensor, each: int = 1) -> Tensor:
 
 
 def check_of_examples(column: CategoricalColumn, where: str) -> None:
-    """Raises ValueError if a column is of sequences, which a layer of examples does not take."""
+    """Raise ValueError if a column is of sequences, which `input_layer` does not accept; `where` is for the message."""
     if isinstance(column, SequenceCategoricalColumn):
         raise errors.InvalidValueError(
             f"In {where}. categorical_column must not be of type _SequenceCategoricalColumn. Use a "
@@ -103,7 +101,7 @@ def check_of_examples(column: CategoricalColumn, where: str) -> None:
 
 
 def sequence_lengths(column: CategoricalColumn, features: FeatureValues, where: str) -> Tensor:
-    """The lengths of a column's sequences, [batch], int64.  Raises ValueError if it is not of sequences."""
+    """The lengths of a column's sequences, [batch], int64.  Raises ValueError if the column is not of sequences."""
     if not isinstance(column, SequenceCategoricalColumn):
         raise errors.InvalidValueError(
             f"In {where}. categorical_column must be of type SequenceCategoricalColumn in a layer of sequences. Use "
@@ -113,7 +111,7 @@ def sequence_lengths(column: CategoricalColumn, features: FeatureValues, where: 
 
 
 @dataclass(frozen=True)
-class SequenceNumericColumn(SequenceColumn):
+class SequenceNumericColumn(ColumnOfNumbers, SequenceColumn):
     """Made by `sequence_numeric_column`."""
 
     key: str
@@ -123,19 +121,11 @@ class SequenceNumericColumn(SequenceColumn):
     normalizer_fn: Callable[[Any], Any] | None
 
     @property
-    def name(self) -> str:
-        return self.key
-
-    @property
     def parse_example_spec(self) -> dict[str, Any]:
         return {self.key: VarLenFeature(self.dtype)}
 
-    @property
-    def variable_shape(self) -> TensorShape:
-        return TensorShape(self.shape)
-
     def transformed(self, features: FeatureValues) -> SparseTensor:
-        """The feature, or what the function makes of it.  Raises TypeError for a dense tensor."""
+        """The feature after `normalizer_fn`.  Raises TypeError if the feature is dense."""
         found = features.get(self.key)
         if not isinstance(found, SparseTensor):
             raise errors.InvalidTypeError(f"Input must be a SparseTensor. key: {self.key}. Given: {found}")
@@ -156,25 +146,20 @@ def sequence_numeric_column(
     dtype: Any = dtypes.float32,
     normalizer_fn: Callable[[Any], Any] | None = None,
 ) -> SequenceNumericColumn:
-    """`tf.feature_column.sequence_numeric_column`: sequences of numbers.
+    """`tf.feature_column.sequence_numeric_column`: sequences of numbers, converted to float32.
 
     Args:
         key: name of the feature, a sparse tensor [batch, time * elements] or [batch, time, elements].
-        shape: of an element of a sequence.
-        default_value: where the sparse tensor has none.
-        dtype: of the parsed feature; integers or reals.
-        normalizer_fn: applied to the sparse tensor, and returns one.
+        shape: shape of one element of a sequence.
+        default_value: fills positions at which the sparse tensor has no value.
+        dtype: dtype of the parsed feature, integer or floating.
+        normalizer_fn: applied to the sparse tensor; returns a sparse tensor.
 
     Raises:
-        ValueError: `key` is no string, `shape` has a size below 1, or `dtype` is not a number's.
-        TypeError: a size is no integer, or `normalizer_fn` cannot be called.
+        ValueError: `key` is not a string, a size in `shape` is below 1, or `dtype` is neither integer nor floating.
+        TypeError: a size is not an integer, or `normalizer_fn` is not callable.
     """
-    sizes = checked_shape(shape, checked_key(key))
-    kind = dtypes.as_dtype(dtype)
-    if not (kind.is_integer or kind.is_floating):
-        raise errors.InvalidValueError(f"dtype must be convertible to float. dtype: {kind.name}, key: {key}")
-    if normalizer_fn is not None and not callable(normalizer_fn):
-        raise errors.InvalidTypeError(f"normalizer_fn must be a callable. Given: {normalizer_fn}")
+    sizes, kind = checked_numbers(key, shape, dtype, normalizer_fn)
     return SequenceNumericColumn(key, sizes, default_value, kind, normalizer_fn)
 
 
@@ -206,7 +191,7 @@ def sequence_categorical_column_with_vocabulary_file(
     default_value: int | None = None,
     dtype: Any = dtypes.string,
 ) -> SequenceCategoricalColumn:
-    """`tf.feature_column.sequence_categorical_column_with_vocabulary_file`: sequences of words of a file.
+    """`tf.feature_column.sequence_categorical_column_with_vocabulary_file`: sequences of words in a file.
 
     Arguments and errors are those of `categorical_column_with_vocabulary_file`; the feature is [batch, time, …].
     """
@@ -220,7 +205,7 @@ def sequence_categorical_column_with_vocabulary_file(
 def sequence_categorical_column_with_vocabulary_list(
     key: str, vocabulary_list: Any, dtype: Any = None, default_value: int = -1, num_oov_buckets: int = 0
 ) -> SequenceCategoricalColumn:
-    """`tf.feature_column.sequence_categorical_column_with_vocabulary_list`: sequences of words of a list.
+    """`tf.feature_column.sequence_categorical_column_with_vocabulary_list`: sequences of words in a list.
 
     Arguments and errors are those of `categorical_column_with_vocabulary_list`; the feature is [batch, time, …].
     """

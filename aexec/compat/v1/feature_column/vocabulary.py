@@ -1,4 +1,4 @@
-"""Columns of words whose ids are their places in a list or a file.
+"""Categorical columns with a vocabulary: the id of a word is its position in a list or a file.
 
 Next to read: `aexec/compat/v1/functions/lookup.py`, which has the tables.
 """
@@ -29,7 +29,12 @@ __all__ = [
 
 
 class _VocabularyColumn(CategoricalColumn):
-    """What both kinds share."""
+    """The base of columns with a vocabulary.
+
+    Attributes:
+        key: name of the feature.
+        dtype: dtype of the feature: string or an integer.
+    """
 
     key: str
     dtype: Any
@@ -46,7 +51,7 @@ class _VocabularyColumn(CategoricalColumn):
         raise NotImplementedError
 
     def transformed(self, features: FeatureValues) -> SparseTensor:
-        """Ids [batch, …].  Raises ValueError if the feature has another type."""
+        """Ids [batch, …], int64.  Raises ValueError if the feature has another dtype than the column."""
         found = as_sparse(features.get(self.key))
         check_kind(self, found)
         if self.dtype.is_integer:
@@ -106,18 +111,18 @@ class VocabularyFileCategoricalColumn(_VocabularyColumn):
 def categorical_column_with_vocabulary_list(
     key: str, vocabulary_list: Any, dtype: Any = None, default_value: int = -1, num_oov_buckets: int = 0
 ) -> VocabularyListCategoricalColumn:
-    """`tf.feature_column.categorical_column_with_vocabulary_list`: the place of each word in a list.
+    """`tf.feature_column.categorical_column_with_vocabulary_list`: ids that are positions in a list.
 
     Args:
-        key: name of the feature, dense or sparse; in a dense one "" and -1 mean none.
-        vocabulary_list: strings or integers.
-        dtype: of the feature; by default that of the list.
-        default_value: the id of other words.
-        num_oov_buckets: if not 0, other words have their hashes below that, behind the list.
+        key: name of the feature, dense or sparse.  In a dense feature, "" and -1 mean "no value".
+        vocabulary_list: strings or integers, without duplicates.
+        dtype: dtype of the feature; by default that of the list.
+        default_value: id of words that are not in the list; -1 counts as no value.
+        num_oov_buckets: number of ids after those of the list, to which other words are hashed.
 
     Raises:
-        ValueError: the list is empty, has a word twice or is of another type than `dtype`, the number of buckets is
-            negative, or there are a default and buckets.
+        ValueError: `key` is not a string, the list is empty, has a duplicate or another type than `dtype`,
+            `num_oov_buckets` is negative, or both it and `default_value` are given.
     """
     checked_key(key)
     if vocabulary_list is None or len(vocabulary_list) < 1:
@@ -151,18 +156,19 @@ def categorical_column_with_vocabulary_file(
     default_value: int | None = None,
     dtype: Any = dtypes.string,
 ) -> VocabularyFileCategoricalColumn:
-    """`tf.feature_column.categorical_column_with_vocabulary_file`: the line of each word in a file.
+    """`tf.feature_column.categorical_column_with_vocabulary_file`: ids that are line numbers in a file, from 0.
 
     Args:
-        key: name of the feature, dense or sparse; in a dense one "" and -1 mean none.
-        vocabulary_size: so many lines are used; by default all, which are counted now.
-        num_oov_buckets: if not 0, other words have their hashes below that, behind the lines.
-        default_value: the id of other words, by default -1.
-        dtype: of the feature, strings or integers.
+        key: name of the feature, dense or sparse.  In a dense feature, "" and -1 mean "no value".
+        vocabulary_file: path of a file with a word per line.
+        vocabulary_size: number of lines to use; by default all, and this call reads the file to count them.
+        num_oov_buckets: number of ids after those of the lines, to which other words are hashed.
+        default_value: id of words that are not in the file; -1, the default, counts as no value.
+        dtype: dtype of the feature: string or an integer.
 
     Raises:
-        ValueError: no file is named, it is not there though its lines are to be counted, the size is below 1, the
-            number of buckets is negative, or there are a default and buckets.
+        ValueError: `key` is not a string, no file is named, the file to count does not exist, `vocabulary_size` is
+            below 1, `num_oov_buckets` is negative, or both it and `default_value` are given.
     """
     checked_key(key)
     if not vocabulary_file:
