@@ -1,4 +1,4 @@
-"""`tf.estimator`: a model by functions for its input and its graph, trained, evaluated, run and exported.
+"""`tf.estimator`: trains, evaluates, runs and exports a model, given functions that build its input and its graph.
 
 ::
 
@@ -6,7 +6,7 @@
     estimator.train(tf.estimator.inputs.numpy_input_fn({"x": xs}, ys, shuffle=True, num_epochs=None), steps=1000)
     print(estimator.evaluate(tf.estimator.inputs.numpy_input_fn({"x": xs}, ys, shuffle=False)))
 
-Its methods block.  Next to read: `estimator.py`.
+All methods block.  Next to read: `estimator.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`tf.estimator.add_metrics`: an estimator with more metrics.
+"""`tf.estimator.add_metrics`: adds metrics to an estimator.
 
 Next to read: `estimator.py`.
 """
@@ -21,14 +21,14 @@ _ARGUMENTS = {"features", "labels", "predictions", "config"}
 
 
 def add_metrics(estimator: Estimator, metric_fn: Callable[..., Mapping[str, Any]]) -> Estimator:
-    """`tf.estimator.add_metrics`: a new estimator of the same folder, which evaluates more.
+    """`tf.estimator.add_metrics`: return a new estimator with the same folder, whose evaluations compute more metrics.
 
     Args:
-        metric_fn: takes those of `features`, `labels`, `predictions` and `config` that it names; returns name → a pair
-            of value and update op.  Its metrics replace those of the same name.
+        metric_fn: a function with any of the parameters `features`, `labels`, `predictions` and `config`, which
+            returns name → (value, update op).  Its metrics replace the estimator's metrics of the same name.
 
     Raises:
-        ValueError: it names another argument.
+        ValueError: `metric_fn` has another parameter.
     """
     if others := set(inspect.signature(metric_fn).parameters) - _ARGUMENTS:
         raise errors.InvalidValueError(f"metric_fn ({metric_fn}) has following not expected args: {sorted(others)}")

@@ -1,7 +1,7 @@
-"""Canned estimators: classifiers and regressors of feature columns, with a linear model, a deep network, or both.
+"""Canned estimators: classifiers and regressors over feature columns, with a linear model, a deep network, or both.
 
-Each is an `Estimator` whose model_fn is made of a `Head` and one or two `Part`s.  Variables have TensorFlow's names, so
-that its checkpoints fit.
+Each is an `Estimator` whose model_fn combines a `Head` with one or two `Part`s.  Variables have the names that
+TensorFlow gives them, so its checkpoints can be restored.
 Next to read: `networks.py` and `head.py`.
 """
 
@@ -34,15 +34,15 @@ __all__ = [
     "LinearRegressor",
 ]
 
-# The most that learning rates are, if only the name of an optimizer is given: of a part alone, and of one of two.
+# Learning rates for an optimizer given by name; the wide ones are upper bounds (see `Wide.rate`).
 _DEEP_RATE, _WIDE_RATE = 0.05, 0.2
-_DEEP_RATE_OF_TWO, _WIDE_RATE_OF_TWO = 0.001, 0.005
+_COMBINED_DEEP_RATE, _COMBINED_WIDE_RATE = 0.001, 0.005
 
 _Folder = str | os.PathLike[str] | None
 
 
 def _model_fn(head: Head, parts: Sequence[Part]) -> Callable[..., EstimatorSpec]:
-    """The model_fn of a head, whose logits are the sum of those of the parts."""
+    """Make the model_fn that sums the logits of the parts and passes them to the head."""
 
     def train(loss: Tensor) -> Node:
         step = get_global_step()
@@ -66,24 +66,26 @@ def _model_fn(head: Head, parts: Sequence[Part]) -> Callable[..., EstimatorSpec]
 
 
 class DNNClassifier(Estimator):
-    """`tf.estimator.DNNClassifier`: a deep network.
+    """`tf.estimator.DNNClassifier`: classifies with a deep network.
 
     Args:
-        hidden_units: of each hidden layer.
-        feature_columns: dense ones.
-        n_classes: two, with one logit, or more, with a logit each.
-        weight_column: of the examples' weights: a numeric column, or the name of the feature.
-        label_vocabulary: names of the classes, if labels are strings.
-        optimizer: itself, a function that returns it, or one of "Adagrad", "Adam", "Ftrl", "RMSProp" and "SGD".
-        activation_fn: of the hidden layers.
-        dropout: the share of units that is dropped in training.
-        input_layer_partitioner: of the variables of columns.
-        loss_reduction: of a batch, one of `tf.losses.Reduction`'s.
-        batch_norm: whether hidden layers are normalised.
-        model_dir, config, warm_start_from: as of `Estimator`.
+        hidden_units: number of units of each hidden layer.
+        feature_columns: dense columns.
+        model_dir, config, warm_start_from: as in `Estimator`.
+        n_classes: number of classes.  The model has one logit for two classes, else a logit per class.
+        weight_column: the weight of each example: a numeric column, or the name of the feature.
+        label_vocabulary: names of the classes in the order of their ids, if labels are strings.
+        optimizer: an optimizer, a function that returns one, or "Adagrad", "Adam", "Ftrl", "RMSProp" or "SGD".
+        activation_fn: activation of the hidden layers; None for none.
+        dropout: probability in training that a hidden unit is dropped; None for no dropout.
+        input_layer_partitioner: partitioner of the columns' variables.
+        loss_reduction: how the losses of a batch are combined, one of `tf.losses.Reduction`.
+        batch_norm: True to normalise the output of each hidden layer.
 
     Raises:
-        ValueError: a number is out of its range, or names of classes are not as many as classes.
+        ValueError: `n_classes` is below 2, `label_vocabulary` does not have `n_classes` names, or `loss_reduction` is
+            not a reduction to a scalar.
+        TypeError: `weight_column` is neither a numeric column nor a name.
     """
 
     def __init__(
@@ -118,11 +120,15 @@ class DNNClassifier(Estimator):
 
 
 class DNNRegressor(Estimator):
-    """`tf.estimator.DNNRegressor`: a deep network.
+    """`tf.estimator.DNNRegressor`: predicts numbers with a deep network.
 
     Args:
-        label_dimension: numbers of a label.
-        others: as of `DNNClassifier`.
+        label_dimension: number of values per label.
+
+    Other arguments, and errors, are those of `DNNClassifier`.
+
+    Raises:
+        ValueError: `label_dimension` is below 1.
     """
 
     def __init__(
@@ -156,13 +162,14 @@ class DNNRegressor(Estimator):
 
 
 class LinearClassifier(Estimator):
-    """`tf.estimator.LinearClassifier`: a linear model.
+    """`tf.estimator.LinearClassifier`: classifies with a linear model.
 
     Args:
-        feature_columns: dense or categorical ones.
-        partitioner: of the variables.
-        sparse_combiner: of the weights of several ids: "sum", "mean" or "sqrtn".
-        others: as of `DNNClassifier`.
+        feature_columns: dense or categorical columns.
+        partitioner: partitioner of the variables.
+        sparse_combiner: how the weights of an example's ids are combined: "sum", "mean" or "sqrtn".
+
+    Other arguments, and errors, are those of `DNNClassifier`.
     """
 
     def __init__(
@@ -185,11 +192,15 @@ class LinearClassifier(Estimator):
 
 
 class LinearRegressor(Estimator):
-    """`tf.estimator.LinearRegressor`: a linear model.
+    """`tf.estimator.LinearRegressor`: predicts numbers with a linear model.
 
     Args:
-        label_dimension: numbers of a label.
-        others: as of `LinearClassifier`.
+        label_dimension: number of values per label.
+
+    Other arguments, and errors, are those of `LinearClassifier`.
+
+    Raises:
+        ValueError: `label_dimension` is below 1.
     """
 
     def __init__(
@@ -210,8 +221,34 @@ class LinearRegressor(Estimator):
         super().__init__(_model_fn(head, [part]), model_dir, config, warm_start_from=warm_start_from)
 
 
-def _both(deep: Deep, wide: Wide) -> list[Part]:
-    """The parts that have columns.  Raises ValueError if none has, or a deep one has no layers."""
+def _combined(
+    wide_columns: Sequence[Any] | None,
+    wide_optimizer: Any,
+    sparse_combiner: str,
+    deep_columns: Sequence[Any] | None,
+    deep_optimizer: Any,
+    hidden_units: Sequence[int] | None,
+    activation_fn: Callable[[Any], Any] | None,
+    dropout: float | None,
+    partitioner: Any,
+    batch_norm: bool,
+) -> list[Part]:
+    """Make the parts that have columns: a deep network, a linear model, or both.
+
+    Raises:
+        ValueError: neither part has columns, or the deep network has columns and no hidden units.
+    """
+    deep = Deep(
+        hidden_units or (),
+        list(deep_columns or ()),
+        deep_optimizer,
+        _COMBINED_DEEP_RATE,
+        activation_fn,
+        dropout,
+        partitioner,
+        batch_norm,
+    )
+    wide = Wide(list(wide_columns or ()), wide_optimizer, _COMBINED_WIDE_RATE, sparse_combiner, partitioner)
     if deep.columns and not deep.units:
         raise errors.InvalidValueError("dnn_hidden_units must be defined when dnn_feature_columns is specified.")
     parts: list[Part] = [part for part in (deep, wide) if part.columns]
@@ -221,15 +258,16 @@ def _both(deep: Deep, wide: Wide) -> list[Part]:
 
 
 class DNNLinearCombinedClassifier(Estimator):
-    """`tf.estimator.DNNLinearCombinedClassifier`: the sum of a linear model and a deep network.
+    """`tf.estimator.DNNLinearCombinedClassifier`: classifies by the sum of a linear model and a deep network.
 
     Args:
-        linear_feature_columns, linear_optimizer, linear_sparse_combiner: as of `LinearClassifier`.
-        dnn_feature_columns, dnn_optimizer, dnn_hidden_units, dnn_activation_fn, dnn_dropout: as of `DNNClassifier`.
-        others: as of `DNNClassifier`.
+        linear_feature_columns, linear_optimizer, linear_sparse_combiner: as in `LinearClassifier`.
+        dnn_feature_columns, dnn_optimizer, dnn_hidden_units, dnn_activation_fn, dnn_dropout: as in `DNNClassifier`.
+
+    Other arguments, and errors, are those of `DNNClassifier`.
 
     Raises:
-        ValueError: neither has columns, or the network has no hidden units.
+        ValueError: neither part has columns, or the network has columns and no hidden units.
     """
 
     def __init__(
@@ -253,32 +291,31 @@ class DNNLinearCombinedClassifier(Estimator):
         linear_sparse_combiner: str = "sum",
     ) -> None:
         head = classifying_head(n_classes, weight_column, label_vocabulary, loss_reduction)
-        deep = Deep(
-            dnn_hidden_units or (),
-            list(dnn_feature_columns or ()),
+        parts = _combined(
+            linear_feature_columns,
+            linear_optimizer,
+            linear_sparse_combiner,
+            dnn_feature_columns,
             dnn_optimizer,
-            _DEEP_RATE_OF_TWO,
+            dnn_hidden_units,
             dnn_activation_fn,
             dnn_dropout,
             input_layer_partitioner,
             batch_norm,
         )
-        wide = Wide(
-            list(linear_feature_columns or ()),
-            linear_optimizer,
-            _WIDE_RATE_OF_TWO,
-            linear_sparse_combiner,
-            input_layer_partitioner,
-        )
-        super().__init__(_model_fn(head, _both(deep, wide)), model_dir, config, warm_start_from=warm_start_from)
+        super().__init__(_model_fn(head, parts), model_dir, config, warm_start_from=warm_start_from)
 
 
 class DNNLinearCombinedRegressor(Estimator):
-    """`tf.estimator.DNNLinearCombinedRegressor`: the sum of a linear model and a deep network.
+    """`tf.estimator.DNNLinearCombinedRegressor`: predicts numbers by the sum of a linear model and a deep network.
 
     Args:
-        label_dimension: numbers of a label.
-        others: as of `DNNLinearCombinedClassifier`.
+        label_dimension: number of values per label.
+
+    Other arguments, and errors, are those of `DNNLinearCombinedClassifier`.
+
+    Raises:
+        ValueError: `label_dimension` is below 1.
     """
 
     def __init__(
@@ -301,21 +338,16 @@ class DNNLinearCombinedRegressor(Estimator):
         linear_sparse_combiner: str = "sum",
     ) -> None:
         head = RegressionHead(label_dimension, weight_column, loss_reduction)
-        deep = Deep(
-            dnn_hidden_units or (),
-            list(dnn_feature_columns or ()),
+        parts = _combined(
+            linear_feature_columns,
+            linear_optimizer,
+            linear_sparse_combiner,
+            dnn_feature_columns,
             dnn_optimizer,
-            _DEEP_RATE_OF_TWO,
+            dnn_hidden_units,
             dnn_activation_fn,
             dnn_dropout,
             input_layer_partitioner,
             batch_norm,
         )
-        wide = Wide(
-            list(linear_feature_columns or ()),
-            linear_optimizer,
-            _WIDE_RATE_OF_TWO,
-            linear_sparse_combiner,
-            input_layer_partitioner,
-        )
-        super().__init__(_model_fn(head, _both(deep, wide)), model_dir, config, warm_start_from=warm_start_from)
+        super().__init__(_model_fn(head, parts), model_dir, config, warm_start_from=warm_start_from)

@@ -1,4 +1,4 @@
-"""Heads of classifiers: of two classes, by one logit, and of more.
+"""Heads of classifiers: `BinaryHead` for two classes, with one logit, and `MultiClassHead` for more.
 
 Next to read: `regressing.py`.
 """
@@ -25,14 +25,18 @@ __all__ = ["BinaryHead", "MultiClassHead", "classifying_head"]
 def classifying_head(
     n_classes: int, weight_column: Any, label_vocabulary: Sequence[Any] | None, loss_reduction: str
 ) -> Head:
-    """The head of a classifier.  Raises ValueError for less than two classes, or another number of names."""
+    """Make the head of a classifier.
+
+    Raises:
+        ValueError: `n_classes` is below 2, or `label_vocabulary` does not have `n_classes` names.
+    """
     if n_classes == 2:
         return BinaryHead(n_classes, weight_column, label_vocabulary, loss_reduction)
     return MultiClassHead(n_classes, weight_column, label_vocabulary, loss_reduction)
 
 
 class _Classes(Head):
-    """What heads of classifiers share: names of classes, and numbers of labels."""
+    """The base of classifiers' heads: translates between class names and class ids, which are in [0, n_classes)."""
 
     def __init__(
         self, n_classes: int, weight_column: Any, label_vocabulary: Sequence[Any] | None, loss_reduction: str, size: int
@@ -54,7 +58,7 @@ class _Classes(Head):
         self._names = label_vocabulary
 
     def named(self, numbers: Tensor) -> Tensor:
-        """Names of the classes with these numbers."""
+        """The names of the classes with these ids, strings of the same shape; decimal digits without a vocabulary."""
         if self._names is None:
             found = ops.as_string(numbers, name="str_classes")
         else:
@@ -62,14 +66,22 @@ class _Classes(Head):
         return convert_to_tensor(found)
 
     def of_batch(self, probabilities: Tensor) -> tuple[Tensor, Tensor]:
-        """Numbers and names of all classes, [batch, classes]."""
+        """The ids (int32) and the names (string) of all classes, repeated for each example: [batch, n_classes]."""
         shape = ops.pack([ops.shape(probabilities)[0], self._classes])
         numbers = ops.range(0, self._classes, 1)
         given = ops.as_string(numbers) if self._names is None else convert_to_tensor(list(self._names), dtypes.string)
         return ops.broadcast_to(numbers, shape), ops.broadcast_to(given, shape)
 
     def classified(self, scores: Tensor, probabilities: Tensor) -> dict[str, Any]:
-        """Predictions of classes, from scores [batch, classes], the highest of which wins."""
+        """Predict the class with the highest score.
+
+        Args:
+            scores, probabilities: [batch, n_classes], floating.
+
+        Returns:
+            `probabilities`, `class_ids` (int64) and `classes` (string), both [batch, 1], `all_class_ids` and
+            `all_classes`, both [batch, n_classes].
+        """
         numbers = ops.expand_dims(ops.arg_max(scores, 1), 1)
         all_numbers, all_names = self.of_batch(probabilities)
         return {
@@ -85,7 +97,11 @@ class _Classes(Head):
         return {"serving_default": classes, "classification": classes, "predict": PredictOutput(predictions)}
 
     def numbers(self, labels: Any) -> Tensor:
-        """Numbers of the classes that labels name, [batch, 1].  Raises ValueError for labels of another type."""
+        """Convert labels to class ids, [batch, 1].
+
+        Raises:
+            ValueError: labels are not strings although there is a vocabulary, or are strings although there is none.
+        """
         found = self.columns_of(labels, 1)
         if self._names is not None:
             if found.dtype.base is not dtypes.string:
@@ -98,7 +114,7 @@ class _Classes(Head):
         return found
 
     def within(self, numbers: Tensor) -> Tensor:
-        """The numbers, once they are found to be those of classes."""
+        """Return `numbers`; a run fails with InvalidArgumentError if one is not a class id."""
         end, zero = (convert_to_tensor(number, numbers.dtype.base) for number in (self._classes, 0))
         checks = [
             assert_less(numbers, end, message=f"Labels must be <= n_classes - 1 = {self._classes - 1}"),
@@ -109,7 +125,7 @@ class _Classes(Head):
 
 
 class BinaryHead(_Classes):
-    """Two classes: one logit is that of the second."""
+    """The head for two classes.  Its one logit is the log-odds of class 1; the logit of class 0 is always 0."""
 
     def __init__(self, n_classes: int, weight_column: Any, label_vocabulary: Any, loss_reduction: str) -> None:
         super().__init__(n_classes, weight_column, label_vocabulary, loss_reduction, 1)
@@ -148,12 +164,12 @@ class BinaryHead(_Classes):
 
 
 def _of_the_larger(share: Tensor) -> Tensor:
-    """The accuracy of always saying the larger of two classes, one of which has this share."""
+    """The accuracy of always predicting the more frequent of two classes; `share` is the fraction of class 1."""
     return ops.maximum(share, 1.0 - share)
 
 
 class MultiClassHead(_Classes):
-    """More than two classes, with a logit each."""
+    """The head for more than two classes, with a logit per class."""
 
     def __init__(self, n_classes: int, weight_column: Any, label_vocabulary: Any, loss_reduction: str) -> None:
         super().__init__(n_classes, weight_column, label_vocabulary, loss_reduction, n_classes)

@@ -1,6 +1,6 @@
-"""`tf.estimator.Estimator`: trains, evaluates, predicts with and exports a model, which functions describe.
+"""`tf.estimator.Estimator`: trains, evaluates, runs and exports the model that a model_fn builds.
 
-Each call builds a graph of its own; what is common to them are the checkpoints of a folder.  All methods block.
+Each call builds its own graph; calls share only the checkpoints in the model's folder.  All methods block.
 Next to read: `model.py`.
 """
 
@@ -35,17 +35,18 @@ class Estimator:
     """`tf.estimator.Estimator`.
 
     Args:
-        model_fn: takes `features`, and those of `labels`, `mode`, `params` and `config` that it names; returns an
-            `EstimatorSpec`.
+        model_fn: a function with the parameter `features` and any of `labels`, `mode`, `params` and `config`, which
+            builds the graph and returns an `EstimatorSpec`.
         model_dir: folder of checkpoints and events; by default that of `config`, or a temporary one.
-        config: by default `RunConfig()`.
-        params: for the functions that name them; copied.
-        warm_start_from: the path of a checkpoint or SavedModel, or `WarmStartSettings`, whose values a model begins
-            with, as long as the folder has no checkpoint.
+        config: by default `RunConfig()`; copied.
+        params: passed to the functions that have a parameter `params`; copied.
+        warm_start_from: path of a checkpoint or SavedModel, or `WarmStartSettings`: initial values of variables, used
+            as long as the folder has no checkpoint.
 
     Raises:
-        ValueError: there is no model_fn, it names other arguments, or there are two folders.
-        TypeError: an argument is of another kind.
+        ValueError: `model_fn` is None or has other parameters, `model_dir` and `config` name different folders, or
+            `warm_start_from` is of another type.
+        TypeError: `config` is not a `RunConfig`.
     """
 
     def __init__(
@@ -88,11 +89,11 @@ class Estimator:
         return call
 
     def eval_dir(self, name: str | None = None) -> str:
-        """The folder of the events of evaluations of a name."""
+        """The folder to which evaluations with this name write their events."""
         return os.path.join(self.model_dir, f"eval_{name}" if name else "eval")
 
     def latest_checkpoint(self) -> str | None:
-        """The path of the folder's latest checkpoint; None if there is none."""
+        """The prefix of the folder's latest checkpoint; None if there is none."""
         return latest_checkpoint(self.model_dir)
 
     def get_variable_names(self) -> list[str]:
@@ -122,21 +123,23 @@ class Estimator:
         max_steps: int | None = None,
         saving_listeners: Iterable[CheckpointSaverListener] | None = None,
     ) -> Estimator:
-        """Train, from the folder's latest checkpoint on, until the input ends or a number of steps is made.
+        """Train from the folder's latest checkpoint until the input ends, or for a number of steps.
 
         Args:
-            input_fn: takes those of `mode`, `params` and `config` that it names; returns features and labels, or a
-                dataset of them.
+            input_fn: a function with any of the parameters `mode`, `params` and `config`, which returns features and
+                labels, or a dataset of such pairs.
             hooks: called around each step.
-            steps: how many steps are made now.
-            max_steps: the global step at which training ends; nothing is done if it is reached already.
-            saving_listeners: told of each checkpoint.
+            steps: number of steps to add.
+            max_steps: global step at which to stop; if the checkpoint has reached it, nothing is done.
+            saving_listeners: called around each checkpoint.
 
         Returns:
             This estimator.
 
         Raises:
-            ValueError: both numbers are given, or one is not positive.
+            ValueError: both `steps` and `max_steps` are given, one is not positive, or there are listeners although
+                `config` asks for no checkpoints.
+            TypeError: a hook or a listener is of another type.
             NanLossDuringTrainingError: the loss is NaN.
         """
         if steps is not None and max_steps is not None:
@@ -165,15 +168,16 @@ class Estimator:
         checkpoint_path: str | None = None,
         name: str | None = None,
     ) -> dict[str, Any]:
-        """Metrics over the input, which are also written as events into `eval_dir(name)`.
+        """Compute metrics over the input, and append them to the event file in `eval_dir(name)`.
 
         Args:
-            steps: how many batches; by default until the input ends.
-            checkpoint_path: by default the latest; without any, the variables have their initial values.
-            name: of this evaluation, if there are several.
+            input_fn, hooks: as in `train`.
+            steps: number of batches; by default until the input ends.
+            checkpoint_path: by default the latest checkpoint; if there is none, variables have their initial values.
+            name: tells several evaluations of a model apart.
 
         Returns:
-            Name of a metric → value, with the mean `loss` of the batches and the `global_step`.
+            The metrics by name, among them `loss`, the mean over batches, and `global_step`.
 
         Raises:
             ValueError: `steps` is not positive, or a metric is named `loss` or `global_step`.
@@ -192,16 +196,18 @@ class Estimator:
         checkpoint_path: str | None = None,
         yield_single_examples: bool = True,
     ) -> Iterator[Any]:
-        """Yield predictions until the input ends: row by row, or batch by batch.
+        """Yield predictions until the input ends.
 
         Args:
-            input_fn: returns features, or a pair whose second is dropped, or a dataset of them.
-            predict_keys: of a dict of predictions; by default all.
-            checkpoint_path: by default the latest; without any, the variables have their initial values.
-            yield_single_examples: yield rows.
+            input_fn: as in `train`; labels are ignored.
+            predict_keys: which entries of a dict of predictions to compute; by default all.
+            hooks: called around each step.
+            checkpoint_path: by default the latest checkpoint; if there is none, variables have their initial values.
+            yield_single_examples: True to yield each row of a batch, False to yield whole batches.
 
         Raises:
-            ValueError: there is no such key, the predictions are not a dict, or their rows do not match.
+            ValueError: no prediction has one of the `predict_keys`, predictions are not a dict although keys are
+                given, or the rows of a batch differ in number.
         """
         around = checked_hooks(hooks)
         yield from predict(self._model, input_fn, predict_keys, around, checkpoint_path, by_rows=yield_single_examples)
@@ -215,19 +221,21 @@ class Estimator:
         checkpoint_path: str | None = None,
         experimental_mode: str = ModeKeys.PREDICT,
     ) -> bytes:
-        """Write a SavedModel with the model's export outputs, into a new folder that is named by the time.
+        """Write a SavedModel with the model's export outputs into a new folder, named by the seconds since 1970.
 
         Args:
+            export_dir_base: parent of the new folder.
             serving_input_receiver_fn: returns a `tf.estimator.export.ServingInputReceiver`.
-            assets_extra: path inside `assets.extra` → file that is copied there.
-            checkpoint_path: by default the latest.
+            assets_extra: path inside `assets.extra` → file to copy there.
+            checkpoint_path: by default the latest checkpoint.
 
         Returns:
             The path of the folder.
 
         Raises:
-            ValueError: there is no checkpoint, no receiver, or no signature that is valid.
-            UnimplementedError: as text, or of another mode.
+            ValueError: there is no checkpoint, `serving_input_receiver_fn` is None, or no export output fits the
+                receiver's inputs.
+            UnimplementedError: `as_text` is True, or `experimental_mode` is not PREDICT.
         """
         refuse("export_saved_model", as_text=as_text)
         refuse("export_saved_model", experimental_mode=_other_than(ModeKeys.PREDICT, experimental_mode))
@@ -271,7 +279,7 @@ def _other_than(usual: Any, value: Any) -> Any:
 
 
 def _configured(config: Any, model_dir: str | os.PathLike[str] | None) -> RunConfig:
-    """A copy of the configuration, with a folder."""
+    """Copy a configuration and set its `model_dir`: the given one, its own, or a new temporary folder."""
     if config is not None and not isinstance(config, RunConfig):
         raise errors.InvalidTypeError(f"config must be an instance of `RunConfig`, but provided {config!r}.")
     settings = copy.deepcopy(config) if config is not None else RunConfig()

@@ -1,4 +1,4 @@
-"""Evaluation of a `Model`: metrics over batches, from a checkpoint, into a dict and an event file.
+"""Evaluation of a `Model`: restores a checkpoint, and computes metrics over batches.
 
 Next to read: `prediction.py`.
 """
@@ -33,7 +33,7 @@ LOSS, GLOBAL_STEP = "loss", "global_step"
 
 
 class StopAfterEvaluations(training.SessionRunHook):
-    """Ends an evaluation after a number of batches, and logs how far it is."""
+    """Stops an evaluation after `number` batches, and logs its progress."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -51,17 +51,17 @@ class StopAfterEvaluations(training.SessionRunHook):
 def evaluate(
     model: Model, input_fn: Callable[..., Any], hooks: Sequence[Any], checkpoint_path: str | None, folder: str
 ) -> dict[str, Any]:
-    """Metrics over the input, which ends, or which a hook ends.
+    """Compute metrics until the input ends or a hook requests the stop, and write them as events.
 
     Args:
-        checkpoint_path: by default the latest; without any, the variables have their initial values.
-        folder: of the event file.
+        checkpoint_path: by default the latest checkpoint; if there is none, variables have their initial values.
+        folder: where to write the event file.
 
     Returns:
-        Name of a metric → value, with the mean `loss` of the batches and the `global_step`.
+        The metrics by name, among them `loss`, the mean over batches, and `global_step`.
 
     Raises:
-        ValueError: a metric has one of these two names.
+        ValueError: a metric of the model is named `loss` or `global_step`.
     """
     path = model.checkpoint(checkpoint_path, "evaluate")
     with model.building() as global_step:
@@ -79,7 +79,7 @@ def evaluate(
 
 
 def _metrics(spec: EstimatorSpec) -> dict[str, Any]:
-    """Name → a pair of value and update, with the loss's."""
+    """The model's metrics and the mean loss: name → (value, update op)."""
     if LOSS in spec.eval_metric_ops:
         raise errors.InvalidValueError(
             f'Metric with name "{LOSS}" is not allowed, because Estimator already defines a default metric with the '
@@ -94,7 +94,7 @@ def _metrics(spec: EstimatorSpec) -> dict[str, Any]:
 
 
 def _scaffold(spec: EstimatorSpec) -> Scaffold:
-    """The model's scaffold, whose own local initialiser would leave out the metrics' variables."""
+    """The model's scaffold, with a local initialiser that also covers the variables of the metrics."""
     if spec.scaffold.local_init_op is None:
         return spec.scaffold
     every = group(spec.scaffold.local_init_op, local_variables_initializer(), tables_initializer())
@@ -141,7 +141,7 @@ def _write(folder: str, found: Mapping[str, Any], path: str | None) -> None:
 
 
 def _add(message: proto.Summary, name: str, value: Any) -> None:
-    """A number as a scalar, a serialised summary as it is, an array as a tensor; others are left out."""
+    """Add a number as a scalar, bytes as a serialised summary, an array as a tensor; warn of other types."""
     if isinstance(value, np.number | int | float) and not np.iscomplexobj(value):
         message.value.add(tag=name, simple_value=float(value))
     elif isinstance(value, bytes):

@@ -1,6 +1,6 @@
-"""`tf.estimator.export`: what an exported model takes, and what it returns.
+"""`tf.estimator.export`: the inputs (receivers) and the outputs of an exported model.
 
-Next to read: `exporting.py`, which makes signatures of them.
+Next to read: `exporting.py`, which combines both into signatures.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, Tensor | TensorProxy)
 
 
-# What a model takes
+# Receivers
 
 
 class _Receiver(NamedTuple):
@@ -48,16 +48,16 @@ class _Receiver(NamedTuple):
 
 
 class ServingInputReceiver(_Receiver):
-    """`tf.estimator.export.ServingInputReceiver`: what is fed, and the features that are made of it.
+    """`tf.estimator.export.ServingInputReceiver`: the tensors that requests feed, and the features made from them.
 
     Args:
-        features: a dict of tensors or sparse tensors; a tensor alone is named `feature`.
-        receiver_tensors: what is fed: a dict of tensors; a tensor alone is named `input`.
-        receiver_tensors_alternatives: name → another dict of tensors that may be fed instead.
+        features: name → tensor or sparse tensor, passed to the model_fn.  A single tensor is named `feature`.
+        receiver_tensors: name → tensor that requests feed.  A single tensor is named `input`.
+        receiver_tensors_alternatives: name → another such dict; each gets signatures of its own.
 
     Raises:
-        ValueError: features or tensors are missing, or are not tensors.
-        TypeError: the alternatives are no dict.
+        ValueError: `features` or `receiver_tensors` is None, or holds something that is not a tensor.
+        TypeError: `receiver_tensors_alternatives` is not a dict.
     """
 
     __slots__ = ()
@@ -70,9 +70,12 @@ class ServingInputReceiver(_Receiver):
 
 
 class TensorServingInputReceiver(_Receiver):
-    """`tf.estimator.export.TensorServingInputReceiver`: its feature is a tensor alone, and not in a dict.
+    """`tf.estimator.export.TensorServingInputReceiver`: passes one tensor to the model_fn, not a dict.
 
-    Arguments and errors as of `ServingInputReceiver`.
+    Arguments and errors are those of `ServingInputReceiver`.
+
+    Raises:
+        ValueError: `features` is a dict.
     """
 
     __slots__ = ()
@@ -106,11 +109,11 @@ def _tensors(tensors: Any, alternatives: Any) -> tuple[dict[str, Any], dict[str,
 def build_raw_serving_input_receiver_fn(
     features: Mapping[str, Any], default_batch_size: int | None = None
 ) -> Callable[[], ServingInputReceiver]:
-    """`tf.estimator.export.build_raw_serving_input_receiver_fn`: the features themselves are fed.
+    """`tf.estimator.export.build_raw_serving_input_receiver_fn`: a function that makes a placeholder per feature.
 
     Args:
-        features: name → tensor, whose type and shape are those of the feature.
-        default_batch_size: of the first axis; by default any.
+        features: name → tensor; the placeholder gets its dtype and shape.
+        default_batch_size: static size of the first axis; by default unknown.
     """
 
     def receive() -> ServingInputReceiver:
@@ -126,11 +129,13 @@ def build_raw_serving_input_receiver_fn(
 def build_parsing_serving_input_receiver_fn(
     feature_spec: Mapping[str, Any], default_batch_size: int | None = None
 ) -> Callable[[], ServingInputReceiver]:
-    """`tf.estimator.export.build_parsing_serving_input_receiver_fn`: serialised Examples are fed.
+    """`tf.estimator.export.build_parsing_serving_input_receiver_fn`: a function that parses fed Examples.
+
+    The placeholder takes serialised `Example` messages, [batch], string.
 
     Args:
-        feature_spec: as of `tf.parse_example`.
-        default_batch_size: of the first axis; by default any.
+        feature_spec: as in `tf.parse_example`.
+        default_batch_size: static size of the batch; by default unknown.
     """
 
     def receive() -> ServingInputReceiver:
@@ -140,19 +145,23 @@ def build_parsing_serving_input_receiver_fn(
     return receive
 
 
-# What it returns
+# Outputs
 
 
 class ExportOutput:
-    """`tf.estimator.export.ExportOutput`: the base of what a model returns."""
+    """`tf.estimator.export.ExportOutput`: the base of outputs."""
 
     def as_signature_def(self, receiver_tensors: Mapping[str, Any]) -> Signature:
-        """The signature that these inputs make with it.  Raises ValueError if they do not fit."""
+        """Make the signature of this output with these inputs.  Raises ValueError if the inputs do not fit."""
         raise NotImplementedError
 
 
 class PredictOutput(ExportOutput):
-    """`tf.estimator.export.PredictOutput`: a dict of tensors; a tensor alone is named `output`."""
+    """`tf.estimator.export.PredictOutput`: name → tensor.  A single tensor is named `output`.
+
+    Raises:
+        ValueError: `outputs` is None, or holds something that is not a tensor.
+    """
 
     def __init__(self, outputs: Any) -> None:
         self.outputs = {
@@ -164,7 +173,7 @@ class PredictOutput(ExportOutput):
 
 
 def _examples(receiver_tensors: Mapping[str, Any], what: str) -> Any:
-    """The one input, of strings."""
+    """The one input tensor, of serialised Examples.  Raises ValueError for other inputs; `what` begins the message."""
     found = list(receiver_tensors.values())
     if len(found) != 1 or not _is_tensor(found[0]) or found[0].dtype.base is not dtypes.string:
         raise errors.InvalidValueError(f"{what} input must be a single string Tensor; got {receiver_tensors}")
@@ -175,11 +184,11 @@ class ClassificationOutput(ExportOutput):
     """`tf.estimator.export.ClassificationOutput`.
 
     Args:
-        scores: of floats, with shape (batch, classes); or missing.
-        classes: of strings, with the same shape or (batch, best of them); or missing.
+        scores: [batch, n_classes], floating; or None.
+        classes: names, [batch, n_classes] or [batch, k] for the best k, string; or None.
 
     Raises:
-        ValueError: both are missing, or one has another type.
+        ValueError: both are None, or one has another dtype.
     """
 
     def __init__(self, scores: Any = None, classes: Any = None) -> None:
@@ -197,7 +206,7 @@ class ClassificationOutput(ExportOutput):
 
 
 class RegressionOutput(ExportOutput):
-    """`tf.estimator.export.RegressionOutput`: a tensor of floats.  Raises ValueError for another type."""
+    """`tf.estimator.export.RegressionOutput`: a floating tensor.  Raises ValueError for another dtype."""
 
     def __init__(self, value: Any) -> None:
         if not (_is_tensor(value) and value.dtype.base.is_floating):

@@ -1,4 +1,4 @@
-"""Exporters: which evaluated models `train_and_evaluate` exports.
+"""Exporters: decide which evaluated checkpoints `train_and_evaluate` exports.
 
 Next to read: `train_and_evaluate.py`, which calls them.
 """
@@ -19,28 +19,40 @@ __all__ = ["BestExporter", "Exporter", "FinalExporter", "LatestExporter"]
 
 
 class Exporter:
-    """`tf.estimator.Exporter`: the base, for exporters of one's own."""
+    """`tf.estimator.Exporter`: the base of exporters, which programs may subclass."""
 
     @property
     def name(self) -> str:
-        """Name of its folder, inside `export` of the model's."""
+        """The name of the exporter's folder inside the model folder's `export`."""
         raise NotImplementedError
 
     def export(
         self, estimator: Any, export_path: str, checkpoint_path: str, eval_result: Any, is_the_final_export: bool
     ) -> Any:
-        """Export a checkpoint, or not; return the path of what is exported, or None.
+        """Export a checkpoint if it qualifies; return the path of the export, or None.
 
         Args:
+            estimator: the `Estimator`.
             export_path: the exporter's folder.
-            eval_result: what `Estimator.evaluate` returned for the checkpoint.
-            is_the_final_export: whether training has ended.
+            checkpoint_path: prefix of the checkpoint.
+            eval_result: the result of `Estimator.evaluate` for the checkpoint.
+            is_the_final_export: True if training has ended.
         """
         raise NotImplementedError
 
 
 class _SavedModels(Exporter):
-    """Exports SavedModels, by `Estimator.export_saved_model`.  Raises ValueError for numbers below 1."""
+    """The base of exporters of SavedModels.
+
+    Args:
+        name: name of the exporter's folder.
+        serving_input_receiver_fn, assets_extra: as in `Estimator.export_saved_model`.
+        exports_to_keep: number of exports to keep, the latest; None for all.
+
+    Raises:
+        ValueError: `exports_to_keep` is not positive.
+        UnimplementedError: `as_text` is True.
+    """
 
     def __init__(
         self,
@@ -60,11 +72,10 @@ class _SavedModels(Exporter):
 
     @property
     def name(self) -> str:
-        """Name of its folder, inside `export` of the model's."""
         return self._name
 
     def _write(self, estimator: Any, export_path: str, checkpoint_path: str) -> Any:
-        """Export a checkpoint, and delete the exports that are too many, oldest first."""
+        """Export a checkpoint, then delete the oldest exports beyond `exports_to_keep`."""
         written = estimator.export_saved_model(
             export_path, self._receiver_fn, assets_extra=self._assets, checkpoint_path=checkpoint_path
         )
@@ -76,7 +87,7 @@ class _SavedModels(Exporter):
 
 
 class FinalExporter(_SavedModels):
-    """`tf.estimator.FinalExporter`: exports the last checkpoint, when training has ended."""
+    """`tf.estimator.FinalExporter`: exports only the last checkpoint.  Arguments as in `LatestExporter`."""
 
     def __init__(
         self,
@@ -95,7 +106,17 @@ class FinalExporter(_SavedModels):
 
 
 class LatestExporter(_SavedModels):
-    """`tf.estimator.LatestExporter`: exports each evaluated checkpoint, and keeps the latest exports."""
+    """`tf.estimator.LatestExporter`: exports each evaluated checkpoint, and keeps the latest exports.
+
+    Args:
+        name: name of the exporter's folder.
+        serving_input_receiver_fn, assets_extra: as in `Estimator.export_saved_model`.
+        exports_to_keep: number of exports to keep; None for all.
+
+    Raises:
+        ValueError: `exports_to_keep` is not positive.
+        UnimplementedError: `as_text` is True.
+    """
 
     def __init__(
         self,
@@ -115,7 +136,7 @@ class LatestExporter(_SavedModels):
 
 
 def _has_smaller_loss(best_eval_result: Any, current_eval_result: Any) -> bool:
-    """Whether the second result has a smaller loss.  Raises ValueError if one has none."""
+    """Whether the current result has a smaller loss.  Raises ValueError if a result has no loss."""
     for name, result in (("best_eval_result", best_eval_result), ("current_eval_result", current_eval_result)):
         if not result or "loss" not in result:
             raise errors.InvalidValueError(f"{name} cannot be empty or no loss is found in it.")
@@ -123,17 +144,18 @@ def _has_smaller_loss(best_eval_result: Any, current_eval_result: Any) -> bool:
 
 
 class BestExporter(_SavedModels):
-    """`tf.estimator.BestExporter`: exports a checkpoint if its evaluation is better than all before.
+    """`tf.estimator.BestExporter`: exports a checkpoint if its evaluation is better than all earlier ones.
 
     Args:
-        event_file_pattern: event files of evaluations, relative to the model's folder, as `eval/*.tfevents.*`: the
-            best of them is to be surpassed, if the program is started again.
-        compare_fn: of `best_eval_result` and `current_eval_result`; returns whether the second is better; by default
-            if its loss is smaller.
-        exports_to_keep: the latest exports are kept.
+        event_file_pattern: glob of evaluations' event files, relative to the model's folder, such as
+            `eval/*.tfevents.*`.  A restarted program reads the best earlier result from them.
+        compare_fn: called with `best_eval_result` and `current_eval_result` by name; returns True if the current one
+            is better.  By default: if its loss is smaller.
+
+    Other arguments, and errors, are those of `LatestExporter`.
 
     Raises:
-        ValueError: `compare_fn` is missing, or does not name the two arguments.
+        ValueError: `compare_fn` is None.
     """
 
     def __init__(
@@ -170,7 +192,10 @@ class BestExporter(_SavedModels):
         return self._is_better(best_eval_result=self._best, current_eval_result=result)
 
     def _best_of(self, pattern: str, present: Mapping[str, Any]) -> Any:
-        """The best evaluation in event files, but for the present one, which is in them already; None if none is."""
+        """The best earlier result in the event files that match a pattern; None if there is none.
+
+        The present evaluation has been written to these files already, and is left out by its global step.
+        """
         for path in sorted(glob.glob(pattern)):
             for event in summary_iterator(path):
                 found = {value.tag: value.simple_value for value in event.summary.value if _is_number(value)}

@@ -1,6 +1,6 @@
-"""Exports a `Model` as a SavedModel, in a folder that is named by the time.
+"""Exports a `Model` as a SavedModel, into a folder named by the seconds since 1970.
 
-It is written under another name and then renamed, so that servers that watch the parent folder see whole models.
+The folder is written under a temporary name and then renamed, so a server that watches the parent never loads a part.
 Next to read: `exporters.py`.
 """
 
@@ -46,14 +46,14 @@ def export(
     """Write a SavedModel; return the path of its folder.
 
     Args:
-        folder: the new folder's parent.
+        folder: parent of the new folder.
         receiver_fn: returns a `ServingInputReceiver`.
-        assets_extra: path inside `assets.extra` → file that is copied there.
-        checkpoint_path: by default the latest.
+        assets_extra: path inside `assets.extra` → file to copy there.
+        checkpoint_path: by default the latest checkpoint.
         strip_default_attrs: leave out the attributes of nodes that have their op's default value.
 
     Raises:
-        ValueError: there is no checkpoint, no function, or no valid signature.
+        ValueError: there is no checkpoint, `receiver_fn` is None, or no export output fits the receiver's inputs.
     """
     if receiver_fn is None:
         raise errors.InvalidValueError("An input_receiver_fn must be defined.")
@@ -103,11 +103,13 @@ def _write(
 
 
 def _outputs(spec: EstimatorSpec) -> dict[str, ExportOutput]:
-    """Name → what a model returns, one of which is the default.
+    """The model's export outputs by name, among them `serving_default`.
+
+    A single output also becomes the default.  A model without export outputs exports its predictions.
 
     Raises:
-        TypeError: something is no `ExportOutput`.
-        ValueError: there are several, and no default.
+        TypeError: an output is not an `ExportOutput`.
+        ValueError: there are several outputs, and none is named `serving_default`.
     """
     if not spec.export_outputs:
         return {_DEFAULT: PredictOutput(spec.predictions)}
@@ -128,10 +130,12 @@ def _outputs(spec: EstimatorSpec) -> dict[str, ExportOutput]:
 
 
 def _signatures(receiver: Any, outputs: Mapping[str, ExportOutput]) -> dict[str, Signature]:
-    """The signatures of each output with each group of inputs that fits it.
+    """Make a signature of each output with each group of receiver tensors that fits it.
+
+    Names are those of outputs; an alternative group puts its name and a colon before them.
 
     Raises:
-        ValueError: none fits.
+        ValueError: no output fits a group.
     """
     groups = {"": receiver.receiver_tensors}
     groups |= {f"{name}:": group for name, group in receiver.receiver_tensors_alternatives.items()}
@@ -153,7 +157,11 @@ def _signatures(receiver: Any, outputs: Mapping[str, ExportOutput]) -> dict[str,
 
 
 def _new_folder(parent: str) -> str:
-    """A path inside a folder that is not there yet: the seconds since 1970."""
+    """A path in `parent` that does not exist: the seconds since 1970.  Waits for the next second if one does.
+
+    Raises:
+        RuntimeError: the paths of ten seconds exist already.
+    """
     for _ in range(_TRIES):
         path = os.path.join(parent, str(int(time.time())))
         if not os.path.exists(path):

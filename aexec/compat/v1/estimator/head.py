@@ -1,4 +1,4 @@
-"""`Head`: what of a canned estimator depends on its labels: loss, predictions, metrics and outputs.
+"""`Head`: the part of a canned estimator that depends on the kind of labels: loss, predictions, metrics and outputs.
 
 Next to read: `classifying.py` and `regressing.py`, the kinds of heads; then `canned.py`.
 """
@@ -27,13 +27,13 @@ class Head:
     """The base of heads.
 
     Args:
-        size: how many logits an example has.
-        weight_column: of the examples' weights: a numeric column, or the name of the feature; None for 1 each.
-        loss_reduction: one of `tf.losses.Reduction`'s, but not NONE.
+        size: number of logits per example.
+        weight_column: the weight of each example: a numeric column, or the name of the feature; None for weight 1.
+        loss_reduction: how the losses of a batch are combined: one of `tf.losses.Reduction` except NONE.
 
     Raises:
-        ValueError: the reduction is another.
-        TypeError: the column is of another kind.
+        ValueError: `loss_reduction` is not one of these.
+        TypeError: `weight_column` is neither a numeric column nor a name.
     """
 
     def __init__(self, size: int, weight_column: Any, loss_reduction: str) -> None:
@@ -47,10 +47,10 @@ class Head:
         self._column = weight_column
         self._reduction = loss_reduction
 
-    # What kinds of heads say
+    # A kind of head defines these.
 
     def predictions(self, logits: Tensor) -> dict[str, Any]:
-        """Predictions by name, of logits [batch, size]."""
+        """Predictions by name, computed from logits [batch, size]."""
         raise NotImplementedError
 
     def outputs(self, predictions: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,32 +58,32 @@ class Head:
         raise NotImplementedError
 
     def labels(self, labels: Any) -> Tensor:
-        """Labels as the losses take them, [batch, …]."""
+        """Convert labels to the form that `losses` takes, [batch, …].  Raises ValueError if they do not fit."""
         raise NotImplementedError
 
     def losses(self, labels: Tensor, logits: Tensor) -> Tensor:
-        """The loss of each number or example, [batch, …]."""
+        """The unreduced losses, [batch, …]."""
         raise NotImplementedError
 
     def metrics(
         self, labels: Tensor, predictions: Mapping[str, Any], losses: Tensor, weights: Any
     ) -> dict[str, tuple[Any, Any]]:
-        """Metrics by name, as `tf.metrics` makes them."""
+        """Metrics by name: pairs of value and update op, as `tf.metrics` returns them."""
         raise NotImplementedError
 
-    # What they share
+    # All heads share these.
 
     def spec(
         self, features: Mapping[str, Any], mode: str, labels: Any, logits: Tensor, train: Callable[[Tensor], Any]
     ) -> EstimatorSpec:
-        """What a model_fn returns.
+        """Build the result of a model_fn for a mode.
 
         Args:
             logits: [batch, size].
-            train: makes the operation that reduces a loss.
+            train: takes the loss, and returns the operation that minimises it.
 
         Raises:
-            ValueError: labels are missing or do not fit.
+            ValueError: the mode needs labels, and they are missing or do not fit.
         """
         predictions = self.predictions(logits)
         if mode == ModeKeys.PREDICT:
@@ -103,10 +103,10 @@ class Head:
         return EstimatorSpec(mode, predictions, loss, group(train(loss), *updates))
 
     def columns_of(self, labels: Any, size: int) -> Tensor:
-        """Labels with two axes, the second of which has a size.
+        """Convert labels [batch] or [batch, size] to a tensor [batch, size].
 
         Raises:
-            ValueError: there are none, they are sparse, or their shape is another.
+            ValueError: labels are None or sparse, or have another shape.
         """
         if labels is None:
             raise errors.InvalidValueError(

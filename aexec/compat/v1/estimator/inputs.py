@@ -1,4 +1,4 @@
-"""`tf.estimator.inputs`: functions that make batches of arrays and of tables.
+"""`tf.estimator.inputs`: input functions that batch NumPy arrays and pandas tables.
 
 Next to read: `model.py`, which calls them.
 """
@@ -28,21 +28,23 @@ def numpy_input_fn(
     queue_capacity: int = 1000,
     num_threads: int = 1,
 ) -> Callable[[], Any]:
-    """`tf.estimator.inputs.numpy_input_fn`: batches of arrays, which are read when a batch is taken.
+    """`tf.estimator.inputs.numpy_input_fn`: an input_fn over arrays.
+
+    The arrays are read batch by batch, and are not copied.
 
     Args:
-        x: an array, or a dict of arrays, with the same number of rows.
+        x: features: an array, or a dict of arrays; all have the same number of rows.
         y: labels: likewise; or None.
-        batch_size: rows of a batch; the last may have less.
-        num_epochs: how often all rows are given; None for ever.
-        shuffle: whether in random order, out of `queue_capacity` rows at a time; has to be given.
-        num_threads: of TensorFlow's queue; not used.
+        batch_size: rows per batch; the last batch may be smaller.
+        num_epochs: number of passes over the rows; None for endless.
+        shuffle: required.  True to draw rows at random from a buffer of `queue_capacity` rows.
+        num_threads: ignored, since the input has no queue.
 
     Returns:
-        A function that returns features, and labels if there are some: a dict for a dict, else a tensor.
+        A function that returns features, or (features, labels): a dict of tensors for a dict, else a tensor.
 
     Raises:
-        ValueError: `shuffle` is missing, arrays have several lengths, or a dict is empty.
+        ValueError: `shuffle` is not a bool, arrays differ in length, or a dict is empty.
         TypeError: `x` is neither an array nor a dict.
     """
     _check_shuffle(shuffle)
@@ -73,17 +75,17 @@ def pandas_input_fn(
     num_threads: int = 1,
     target_column: str = "target",
 ) -> Callable[[], Any]:
-    """`tf.estimator.inputs.pandas_input_fn`: batches of a table's columns, by their names.
+    """`tf.estimator.inputs.pandas_input_fn`: an input_fn over the columns of a table; features are named by column.
 
     Args:
-        x: a `pandas.DataFrame`.
-        y: labels: a Series; or a DataFrame, for a dict of labels; or None.
-        batch_size, num_epochs, shuffle, queue_capacity, num_threads: as of `numpy_input_fn`.
-        target_column: must be no column's name.
+        x: features: a `pandas.DataFrame`.
+        y: labels: a Series, or a DataFrame for a dict of labels, or None.
+        batch_size, num_epochs, shuffle, queue_capacity, num_threads: as in `numpy_input_fn`.
+        target_column: must not be the name of a column of `x` if `y` is a Series.
 
     Raises:
-        TypeError: `x` is no DataFrame, or pandas is missing.
-        ValueError: `shuffle` is missing, or the two have other indices, or a column has the target's name.
+        TypeError: `x` is not a DataFrame, or pandas is not installed.
+        ValueError: `shuffle` is not a bool, `x` and `y` have different indices, or `x` has a column `target_column`.
     """
     _check_shuffle(shuffle)
     try:
@@ -118,7 +120,7 @@ def _check_shuffle(shuffle: Any) -> None:
 
 
 def _arrays(values: Any) -> dict[Any, Any]:
-    """Arrays by name, texts among them as objects; that of an array alone is None."""
+    """Arrays by name, sorted; a single array has the name None.  Strings become object arrays of bytes."""
     named = dict(sorted(values.items())) if isinstance(values, Mapping) else {None: values}
     return {name: _with_bytes(np.asarray(value)) for name, value in named.items()}
 
@@ -150,9 +152,10 @@ def _like(values: Any, tensors: Mapping[Any, Any]) -> Any:
 
 
 def _batches(arrays: list[Any], size: int, epochs: int | None, shuffle: Any, window: int) -> list[Any]:
-    """Tensors of the next rows of arrays.
+    """Tensors of the next batch of rows, one per array.
 
-    Only the numbers of the rows come from a dataset: the arrays are no constants of the graph, which is saved.
+    The dataset yields only row numbers.  If it held the arrays, they would be constants of the graph, and every
+    checkpoint's MetaGraph would include them.
     """
     rows = Dataset.range(len(arrays[0])).repeat(epochs)
     if shuffle:

@@ -1,7 +1,7 @@
-"""`Model`: a model_fn with its parameters and configuration, which builds graphs.
+"""`Model`: a model_fn with its parameters and configuration; builds the graphs of an estimator.
 
-Functions are called with the arguments they name.  Next to read: `training.py`, `evaluation.py` and `prediction.py`,
-which run the graphs.
+The program's functions get only those arguments that they have parameters for.  Next to read: `training.py`,
+`evaluation.py` and `prediction.py`, which run the graphs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MODEL_FN_ARGUMENTS = {"features", "labels", "mode", "params", "config", "self"}
 
 
 class WarmStartSettings(NamedTuple):
-    """`tf.estimator.WarmStartSettings`: what a new model begins with, the arguments of `tf.train.warm_start`."""
+    """`tf.estimator.WarmStartSettings`: initial values of a new model, as arguments of `tf.train.warm_start`."""
 
     ckpt_to_initialize_from: str
     vars_to_warm_start: Any = ".*"
@@ -44,7 +44,7 @@ class WarmStartSettings(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What an input_fn makes: features, labels or None, and hooks that prepare the session for them."""
+    """The result of an input_fn: features, labels or None, and the hooks that initialise its iterator."""
 
     features: Any
     labels: Any
@@ -52,7 +52,7 @@ class Inputs(NamedTuple):
 
 
 def _named_arguments(function: Callable[..., Any]) -> set[str]:
-    """Names of the arguments that a function takes, but for those that a `partial` gives."""
+    """The names of a function's parameters, without `*args`, `**kwargs` and those that a `partial` has bound."""
     given = set(function.keywords) if isinstance(function, functools.partial) else set[str]()
     many = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
     taken = inspect.signature(function).parameters.values()
@@ -60,13 +60,13 @@ def _named_arguments(function: Callable[..., Any]) -> set[str]:
 
 
 def called(function: Callable[..., Any], /, **values: Any) -> Any:
-    """The result of a function, called with those of the values that it names."""
+    """Call a function with those of `values` that it has parameters for, and return its result."""
     names = _named_arguments(function)
     return function(**{name: value for name, value in values.items() if name in names})
 
 
 class _InitialisedIterator(SessionRunHook):
-    """Begins a dataset once tables are filled, which its functions may look up."""
+    """Initialises a dataset's iterator after the tables, which the dataset's functions may look up."""
 
     def __init__(self, initializer: Any) -> None:
         self._initializer = initializer
@@ -77,17 +77,18 @@ class _InitialisedIterator(SessionRunHook):
 
 @dataclass(frozen=True)
 class Model:
-    """A model_fn with what it is called with.
+    """A model_fn with the values that it is called with.
 
     Attributes:
-        model_fn: takes `features`, and those of `labels`, `mode`, `params` and `config` that it names; returns an
-            `EstimatorSpec`.
-        params: for the functions that name them.
-        config: with its `model_dir`.
-        warm_start: what to begin with, if the folder has no checkpoint.
+        model_fn: a function with the parameter `features` and any of `labels`, `mode`, `params` and `config`, which
+            returns an `EstimatorSpec`.
+        params: passed to the functions that have a parameter `params`.
+        config: the configuration; its `model_dir` is set.
+        warm_start: initial values of variables if the folder has no checkpoint, or None.
 
     Raises:
-        ValueError: the model_fn does not name `features`, or `params` if there are some, or names something else.
+        ValueError: model_fn has no parameter `features`, or no `params` although there are some, or has other
+            parameters.
     """
 
     model_fn: Callable[..., Any]
@@ -122,18 +123,18 @@ class Model:
 
     @contextmanager
     def building(self) -> Iterator[Variable]:
-        """Context manager: a new graph with the configuration's seed and devices; gives its global step."""
+        """Context manager: build into a new graph with the configuration's seed and devices; yields its global step."""
         with Graph(), device(self.config.device_fn):
             set_random_seed(self.config.tf_random_seed)
             yield create_global_step()
 
     def inputs(self, input_fn: Callable[..., Any], mode: str) -> Inputs:
-        """Call an input_fn, which returns features, or them and labels, or a dataset of them.
+        """Call an input_fn, which returns features, or (features, labels), or a dataset of either.
 
-        Without labels in the mode that predicts.
+        In mode PREDICT the labels are dropped.
 
         Raises:
-            ValueError: it returns a list or tuple that is no pair.
+            ValueError: it returns a list or tuple that does not have two elements.
         """
         params = copy.deepcopy(self.params)
         with device("/cpu:0"):
@@ -155,7 +156,7 @@ class Model:
         """Call the model_fn.
 
         Raises:
-            ValueError: there are labels, which it does not name; or it returns no `EstimatorSpec`.
+            ValueError: there are labels and it has no parameter `labels`, or it does not return an `EstimatorSpec`.
         """
         given = {"mode": mode, "params": copy.deepcopy(self.params), "config": self.config}
         if "labels" in _named_arguments(self.model_fn):
@@ -170,7 +171,7 @@ class Model:
         return made
 
     def checkpoint(self, given: str | None, purpose: str) -> str | None:
-        """A checkpoint that is given, or the folder's latest; None, with a note, if there is none."""
+        """The given checkpoint, or the folder's latest.  If there is none, logs that, and returns None."""
         if not (found := given or latest_checkpoint(self.model_dir)):
             _LOGGER.info(
                 "Could not find trained model in model_dir: %s, running initialization to %s.",
@@ -180,7 +181,7 @@ class Model:
         return found
 
     def begin_warm(self) -> None:
-        """Let the graph's variables begin with the values of another model, if the settings say so."""
+        """Make the variables of the current graph start with the values that `warm_start` names, if it is set."""
         if self.warm_start is not None:
             _LOGGER.info("Warm-starting with WarmStartSettings: %s", self.warm_start)
             settings = self.warm_start._asdict()

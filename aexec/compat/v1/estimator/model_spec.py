@@ -1,4 +1,4 @@
-"""`EstimatorSpec`: what a model_fn returns, for one of the three modes.
+"""`EstimatorSpec`: the result of a model_fn for one of three modes.
 
 Next to read: `model.py`, which calls it.
 """
@@ -18,7 +18,7 @@ __all__ = ["EstimatorSpec", "ModeKeys", "checked_hooks"]
 
 
 class ModeKeys:
-    """`tf.estimator.ModeKeys`: what a model is built for."""
+    """`tf.estimator.ModeKeys`: the modes in which a model_fn is called."""
 
     TRAIN = "train"
     EVAL = "eval"
@@ -44,17 +44,17 @@ class EstimatorSpec(_Fields):
 
     Args:
         mode: one of `ModeKeys`.
-        predictions: a tensor, or a dict of tensors whose first axis is the batch; needed to predict.
-        loss: a scalar, or a vector of one; needed to train and to evaluate.
-        train_op: run in each step of training; needed there.
-        eval_metric_ops: name → a pair of value and update op, as `tf.metrics` returns them.
-        export_outputs: name → one of `tf.estimator.export`'s outputs; by default the predictions.
-        training_chief_hooks, training_hooks, evaluation_hooks, prediction_hooks: called around steps.
-        scaffold: how the session prepares itself.
+        predictions: a tensor, or a dict of tensors; the first axis is the batch.  Required in mode PREDICT.
+        loss: [] or [1].  Required in modes TRAIN and EVAL.
+        train_op: an operation or tensor, run in each training step.  Required in mode TRAIN.
+        eval_metric_ops: name → (value, update op), as `tf.metrics` returns them.
+        export_outputs: name → `tf.estimator.export.ExportOutput`; by default the predictions.
+        training_chief_hooks, training_hooks, evaluation_hooks, prediction_hooks: called around steps of their mode.
+        scaffold: initialisers and saver of the session.
 
     Raises:
-        ValueError: what the mode needs is missing, or the loss is no scalar.
-        TypeError: something is of another kind.
+        ValueError: an argument that the mode requires is None, or the loss has another shape.
+        TypeError: an argument has another type.
     """
 
     __slots__ = ()
@@ -94,7 +94,7 @@ class EstimatorSpec(_Fields):
 
 
 def checked_hooks(hooks: Iterable[Any] | None) -> tuple[Any, ...]:
-    """Hooks of the program's or of aexec's kind.  Raises TypeError for other objects."""
+    """Return hooks as a tuple.  Raises TypeError unless each is a `SessionRunHook`, of this package or of aexec."""
     found = tuple(hooks or ())
     for hook in found:
         if not isinstance(hook, SessionRunHook | training.SessionRunHook):

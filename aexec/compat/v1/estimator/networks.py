@@ -1,6 +1,6 @@
-"""The two parts that canned estimators are made of: a deep network and a linear model of feature columns.
+"""The two parts of canned estimators: a deep network and a linear model over feature columns.
 
-Each part has its own optimizer, which changes the variables of its scope.  Next to read: `canned.py`.
+Each part has its own optimizer, which updates the variables in the part's scope.  Next to read: `canned.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,15 @@ _OPTIMIZERS: dict[str, Callable[..., Any]] = {
 
 
 def _made(optimizer: Any, rate: float) -> Any:
-    """An optimizer from its name, itself, or a function that returns it.  Raises ValueError for something else."""
+    """Make an optimizer.
+
+    Args:
+        optimizer: an optimizer, a function that returns one, or a name in `_OPTIMIZERS`.
+        rate: learning rate of an optimizer given by name.
+
+    Raises:
+        ValueError: the name is unknown, or the object has no `minimize`.
+    """
     if isinstance(optimizer, str):
         if optimizer not in _OPTIMIZERS:
             raise errors.InvalidValueError(
@@ -62,9 +70,9 @@ class Part:
     """The base of parts.
 
     Attributes:
-        scope: of its variables.
-        optimizer: its name, itself, or a function that returns it.
-        rate: the learning rate of an optimizer by name.
+        scope: variable scope that holds all variables of the part, and nothing else.
+        optimizer: an optimizer, a function that returns one, or its name.
+        rate: learning rate of an optimizer given by name.
     """
 
     scope: str
@@ -72,11 +80,11 @@ class Part:
     rate: float
 
     def logits(self, features: Mapping[str, Any], size: int, mode: str) -> Tensor:
-        """[batch, size]."""
+        """Compute the part's logits, [batch, size], from features by name."""
         raise NotImplementedError
 
     def train(self, loss: Tensor, step: Any = None) -> Node:
-        """An operation that reduces a loss, and increments a step if one is given."""
+        """An operation that minimises a loss over the part's variables, and increments `step` if one is given."""
         variables = require_graph().collections.get(GraphKeys.TRAINABLE_VARIABLES, scope=f"{self.scope}/")
         made: Node = _made(self.optimizer, self.rate).minimize(loss, global_step=step, var_list=variables)
         return made
@@ -84,15 +92,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Deep(Part):
-    """Layers of units, the first of which takes the input layer of dense columns.
+    """A deep network: fully connected hidden layers on top of an input layer of dense columns.
 
     Attributes:
-        units: of the hidden layers.
-        columns: dense ones.
-        activation: of the hidden layers.
-        dropout: the share of units that is dropped in training; None for none.
-        partitioner: of the variables of columns.
-        batch_norm: whether hidden layers are normalised.
+        units: number of units of each hidden layer.
+        columns: dense columns.
+        activation: activation of the hidden layers; None for none.
+        dropout: probability in training that a hidden unit is dropped; None for no dropout.
+        partitioner: partitioner of the columns' variables.
+        batch_norm: True to normalise the output of each hidden layer.
     """
 
     units: Sequence[int]
@@ -131,13 +139,13 @@ class Deep(Part):
 
 @dataclass(frozen=True)
 class Wide(Part):
-    """A linear model of columns.
+    """A linear model over columns.
 
     Attributes:
-        columns: dense or categorical ones.
-        most: the learning rate is at most this, and less if there are many columns.
-        combiner: of the weights of several ids: "sum", "mean" or "sqrtn".
-        partitioner: of the variables.
+        columns: dense or categorical columns.
+        most: upper bound of the learning rate of an optimizer given by name.
+        combiner: how the weights of an example's ids are combined: "sum", "mean" or "sqrtn".
+        partitioner: partitioner of the variables.
     """
 
     columns: Sequence[Any]
@@ -149,7 +157,7 @@ class Wide(Part):
 
     @property
     def rate(self) -> float:  # type: ignore[override]
-        """The learning rate of an optimizer by name."""
+        """Learning rate of an optimizer given by name: 1 / √columns, at most `most`."""
         return min(self.most, 1.0 / math.sqrt(len(self.columns)))
 
     def logits(self, features: Mapping[str, Any], size: int, mode: str) -> Tensor:

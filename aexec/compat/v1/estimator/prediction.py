@@ -1,4 +1,4 @@
-"""Predictions of a `Model`, batch by batch or row by row.
+"""Predictions of a `Model`, by batch or by row.
 
 Next to read: `exporting.py`.
 """
@@ -30,17 +30,18 @@ def predict(
     *,
     by_rows: bool,
 ) -> Iterator[Any]:
-    """Yield the predictions until the input ends.
+    """Yield predictions until the input ends.
 
-    The session is open until the iterator ends, or is closed or freed.
+    The session stays open until the iterator ends, or is closed or freed.
 
     Args:
-        predict_keys: of a dict of predictions; by default all.
-        checkpoint_path: by default the latest; without any, the variables have their initial values.
-        by_rows: yield each row by itself, and not whole batches.
+        predict_keys: which entries of a dict of predictions to compute; by default all.
+        checkpoint_path: by default the latest checkpoint; if there is none, variables have their initial values.
+        by_rows: True to yield each row of a batch, False to yield whole batches.
 
     Raises:
-        ValueError: there is no such key, or the predictions are not a dict; or batches have several sizes.
+        ValueError: no prediction has one of the `predict_keys`, predictions are not a dict although keys are given, or
+            the entries of a batch differ in their number of rows.
     """
     path = model.checkpoint(checkpoint_path, "predict")
     with model.building():
@@ -54,7 +55,7 @@ def predict(
             spec.scaffold, config=model.config.session_config, checkpoint_filename_with_path=path
         )
         opened = MonitoredSession(creator, [*inputs.hooks, *hooks, *spec.prediction_hooks])
-    # Not inside the block: the graph would be the caller's while the iterator waits.
+    # Inside the block, a suspended iterator would leave its graph as the caller's default graph.
     with opened as session:
         while not session.should_stop():
             found = session.run(fetches)
@@ -87,7 +88,7 @@ def _chosen(predictions: Any, keys: Iterable[str] | None) -> Any:
 
 
 def _rows(found: Any) -> Iterator[Any]:
-    """Each row of a batch."""
+    """Yield each row of a batch.  Raises ValueError if entries of a dict differ in their number of rows."""
     if not isinstance(found, Mapping):
         yield from found
         return

@@ -1,4 +1,4 @@
-"""The head of regressors: the mean squared error of one number or several.
+"""`RegressionHead`: the head of regressors, with squared errors as losses.
 
 Next to read: `canned.py`.
 """
@@ -18,7 +18,7 @@ __all__ = ["RegressionHead"]
 
 
 class RegressionHead(Head):
-    """Numbers, `label_dimension` of an example.  Raises ValueError if that is below 1."""
+    """The head for labels [batch, label_dimension].  Raises ValueError if `label_dimension` is below 1."""
 
     def __init__(self, label_dimension: int, weight_column: Any, loss_reduction: str) -> None:
         if label_dimension < 1:

@@ -1,4 +1,4 @@
-"""`RunConfig`: where an estimator keeps its checkpoints, and how often it saves and logs.
+"""`RunConfig`: the folder of an estimator's checkpoints, and how often it saves and logs.
 
 Next to read: `estimator.py`.
 """
@@ -16,7 +16,7 @@ from aexec.framework import errors
 
 __all__ = ["RunConfig"]
 
-_DEFAULT: Any = object()  # in place of an interval: TensorFlow's
+_DEFAULT: Any = object()  # stands for an interval that is not given, which is not the same as None
 _SECONDS = 600
 _REPLACEABLE = """model_dir tf_random_seed save_summary_steps save_checkpoints_steps save_checkpoints_secs
 session_config keep_checkpoint_max keep_checkpoint_every_n_hours log_step_count_steps train_distribute device_fn
@@ -25,24 +25,25 @@ session_creation_timeout_secs""".split()
 
 
 class RunConfig:
-    """`tf.estimator.RunConfig`, of one process.
+    """`tf.estimator.RunConfig`, for training in one process.
 
     Args:
         model_dir: folder of checkpoints and events.
-        tf_random_seed: of each graph.
-        save_summary_steps: how often summaries are written; 0 for never.
-        save_checkpoints_steps, save_checkpoints_secs: how often checkpoints are written, one of the two; by default
-            every 600 seconds; None for both for never.
+        tf_random_seed: seed of each graph.
+        save_summary_steps: steps between two summaries; 0 or None for never.
+        save_checkpoints_steps, save_checkpoints_secs: steps or seconds between two checkpoints; at most one is given.
+            By default 600 seconds; None for both means never.
         session_config: a `tf.ConfigProto`.
-        keep_checkpoint_max: how many checkpoints are kept; 0 or None for all.
-        keep_checkpoint_every_n_hours: besides these, one per this many hours is kept.
-        log_step_count_steps: how often the loss and the steps per second are logged; None for never.
-        device_fn: a device, or a function that returns one for a node.
-        session_creation_timeout_secs: not used, since there is no other process to wait for.
+        keep_checkpoint_max: number of checkpoints to keep; 0 or None for all.
+        keep_checkpoint_every_n_hours: besides these, keep one checkpoint per this many hours.
+        log_step_count_steps: steps between two log lines with the loss and the steps per second; None for never.
+        device_fn: a device, or a function from a node to its device.
+        session_creation_timeout_secs: ignored, since there is no other process to wait for.
 
     Raises:
-        ValueError: a number is out of its range, or both kinds of intervals are given.
-        UnimplementedError: a strategy or a cluster is asked for, also by the environment variable TF_CONFIG.
+        ValueError: a number is out of range, or both intervals are given.
+        UnimplementedError: a distribution strategy, a protocol or a worker delay is given, or the environment variable
+            TF_CONFIG describes a cluster.
     """
 
     master = evaluation_master = ""
@@ -105,13 +106,13 @@ class RunConfig:
 
     @property
     def cluster_spec(self) -> None:
-        """None: there is no cluster."""
+        """Always None: there is no cluster."""
 
     def replace(self, **kwargs: Any) -> RunConfig:
-        """A copy with other values: setting either kind of interval between checkpoints unsets the other.
+        """Return a copy with other values.  Setting one of the two checkpoint intervals unsets the other.
 
         Raises:
-            ValueError: there is no value of that name that may be replaced.
+            ValueError: a name is not a setting, or a value is out of range.
         """
         settings = {name: getattr(self, name) for name in _REPLACEABLE if hasattr(self, name)}
         for name in kwargs:

@@ -1,4 +1,4 @@
-"""`tf.estimator.train_and_evaluate`: trains, and evaluates and exports the checkpoints that training writes.
+"""`tf.estimator.train_and_evaluate`: trains a model, and evaluates and exports its checkpoints on the way.
 
 Next to read: `exporters.py`.
 """
@@ -33,10 +33,10 @@ class TrainSpec(_Training):
     """`tf.estimator.TrainSpec`.
 
     Args:
-        input_fn, max_steps, hooks, saving_listeners: as of `Estimator.train`.
+        input_fn, max_steps, hooks, saving_listeners: as in `Estimator.train`.
 
     Raises:
-        TypeError: `input_fn` is no function.
+        TypeError: `input_fn` is not callable.
         ValueError: `max_steps` is not positive.
     """
 
@@ -69,14 +69,14 @@ class EvalSpec(_Evaluation):
     """`tf.estimator.EvalSpec`.
 
     Args:
-        input_fn, steps, name, hooks: as of `Estimator.evaluate`, but for 100 batches by default.
+        input_fn, steps, name, hooks: as in `Estimator.evaluate`, with 100 batches by default.
         exporters: an `Exporter` or several, called after each evaluation.
-        start_delay_secs: not used: training and evaluation take turns here.
-        throttle_secs: how far evaluations are apart, beside the last one.
+        start_delay_secs: ignored, since training and evaluation take turns in one process.
+        throttle_secs: least number of seconds between two evaluations; the last one is always made.
 
     Raises:
-        TypeError: `input_fn` is no function, or an exporter is no `Exporter`.
-        ValueError: a number is out of its range, or two exporters have the same name, or one has none.
+        TypeError: `input_fn` is not callable, or an exporter is not an `Exporter`.
+        ValueError: a number is out of range, two exporters have the same name, or one has no name.
     """
 
     __slots__ = ()
@@ -125,11 +125,11 @@ def _checked_exporters(exporters: Any) -> tuple[Exporter, ...]:
 
 
 class _Evaluator(CheckpointSaverListener):
-    """Evaluates a checkpoint when it is written, unless the last evaluation was only just, and after the last one.
+    """Evaluates each new checkpoint unless the last evaluation is less than `throttle_secs` ago; always the last one.
 
     Attributes:
-        metrics: of the last evaluation; None before.
-        exports: what the exporters returned then.
+        metrics: result of the latest evaluation; None before the first.
+        exports: results of the exporters after the latest evaluation.
     """
 
     def __init__(self, estimator: Estimator, spec: EvalSpec, max_steps: int | None) -> None:
@@ -180,16 +180,15 @@ class _Evaluator(CheckpointSaverListener):
 
 def train_and_evaluate(
     estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec
-) -> tuple[dict[str, Any] | None, list[Any]] | None:
-    """`tf.estimator.train_and_evaluate`, in this process: an evaluation after each checkpoint, and after the last.
+) -> tuple[dict[str, Any] | None, list[Any]]:
+    """`tf.estimator.train_and_evaluate`: train in this process, and evaluate after each checkpoint.
 
     Returns:
-        The last metrics, None without an evaluation, and what the exporters returned then.  None if the checkpoint has
-        as many steps already as training is to reach.
+        The metrics of the last evaluation, None if there was none, and the results of the exporters after it.
 
     Raises:
-        TypeError: an argument is of another kind.
-        ValueError: no checkpoints are written: see `RunConfig`.
+        TypeError: an argument has another type.
+        ValueError: the estimator's `RunConfig` asks for no checkpoints.
     """
     for value, kind in ((estimator, Estimator), (train_spec, TrainSpec), (eval_spec, EvalSpec)):
         if not isinstance(value, kind):

@@ -1,4 +1,4 @@
-"""Training of a `Model`: steps in a `MonitoredTrainingSession` until a hook or the end of the input stops them.
+"""Training of a `Model` in a `MonitoredTrainingSession`, until a hook stops it or the input ends.
 
 Next to read: `evaluation.py`.
 """
@@ -29,17 +29,17 @@ __all__ = ["train"]
 def train(
     model: Model, input_fn: Callable[..., Any], hooks: Sequence[Any], listeners: Sequence[CheckpointSaverListener]
 ) -> Any:
-    """Train from the folder's latest checkpoint on, and save there.
+    """Train from the folder's latest checkpoint, and write checkpoints there.
 
     Args:
         hooks: called around each step.
-        listeners: told of each checkpoint.
+        listeners: called around each checkpoint.
 
     Returns:
-        The loss of the last step; None if there was none.
+        The loss of the last step; None if there was no step.
 
     Raises:
-        ValueError: there are listeners, and no checkpoints are written.
+        ValueError: there are listeners, but the configuration asks for no checkpoints and no hook writes them.
         NanLossDuringTrainingError: the loss is NaN.
     """
     with model.building() as global_step:
@@ -56,7 +56,7 @@ def train(
 
 
 def _around(model: Model, spec: EstimatorSpec, inputs: Inputs, hooks: Sequence[Any], global_step: Any) -> list[Any]:
-    """All hooks but those that save."""
+    """All hooks, in the order of their calls, except the one that `_savers` makes."""
     found = [*inputs.hooks, *hooks, NanTensorHook(spec.loss)]
     if model.config.log_step_count_steps is not None:
         said = {"loss": spec.loss, "step": global_step}
@@ -65,7 +65,7 @@ def _around(model: Model, spec: EstimatorSpec, inputs: Inputs, hooks: Sequence[A
 
 
 def _give_saver(model: Model, spec: EstimatorSpec) -> None:
-    """The scaffold's saver is the model's own, or one that keeps as many checkpoints as the configuration says."""
+    """Set the scaffold's saver, unless the model has: to the graph's saver, or to a new one as configured."""
     if spec.scaffold.saver is not None:
         return
     if savers := require_graph().collections.get(GraphKeys.SAVERS):
@@ -82,7 +82,7 @@ def _give_saver(model: Model, spec: EstimatorSpec) -> None:
 def _savers(
     model: Model, spec: EstimatorSpec, around: Sequence[Any], listeners: Sequence[CheckpointSaverListener]
 ) -> list[CheckpointSaverHook]:
-    """The hook that saves, unless the program has one of its own, which is then told of the listeners."""
+    """Make the hook that writes checkpoints, unless `around` has one, and add the listeners to whichever it is."""
     own = [hook for hook in around if isinstance(hook, CheckpointSaverHook)]
     made: list[CheckpointSaverHook] = []
     steps, secs = model.config.save_checkpoints_steps, model.config.save_checkpoints_secs
