@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import pkgutil
 from collections.abc import Callable
 from typing import Any
 
@@ -46,6 +47,18 @@ def test_all_names_lead_somewhere() -> None:
 def arguments(name: str) -> list[str]:
     parameters = inspect.signature(resolve(name)).parameters.values()
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.POSITIONAL_ONLY)]
+
+
+def test_no_module_hides_a_name_of_its_package() -> None:
+    """An import sets the submodule as an attribute of its package, and `__getattr__` is not asked any more."""
+    found = {}
+    for package in pkgutil.walk_packages(tf.__path__, f"{tf.__name__}."):
+        if not package.ispkg or not hasattr(module := importlib.import_module(package.name), "__getattr__"):
+            continue
+        for name in {inner.name for inner in pkgutil.iter_modules(module.__path__)} & set(dir(module)):
+            inner = importlib.import_module(f"{package.name}.{name}")
+            found[inner.__name__] = module.__getattr__(name) is inner
+    assert found["aexec.compat.v1.estimator.inputs"] and all(found.values()), found
 
 
 def test_arguments() -> None:

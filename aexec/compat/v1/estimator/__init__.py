@@ -35,7 +35,7 @@ __getattr__, __dir__ = namespace(
         },
         "RunConfig": "estimator.run_config:RunConfig",
         **{name: f"estimator.model:{name}" for name in ("VocabInfo", "WarmStartSettings")},
-        **{name: f"estimator.train_and_evaluate:{name}" for name in ("EvalSpec", "TrainSpec", "train_and_evaluate")},
+        **{name: f"estimator.evaluated_training:{name}" for name in ("EvalSpec", "TrainSpec", "train_and_evaluate")},
         **{
             name: f"estimator.exporters:{name}"
             for name in ("BestExporter", "Exporter", "FinalExporter", "LatestExporter")

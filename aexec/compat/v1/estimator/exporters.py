@@ -1,6 +1,6 @@
 """Exporters: decide which evaluated checkpoints `train_and_evaluate` exports.
 
-Next to read: `train_and_evaluate.py`, which calls them.
+Next to read: `evaluated_training.py`, which calls them.
 """
 
 from __future__ import annotations
