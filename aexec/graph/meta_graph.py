@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError, Message
@@ -18,12 +17,13 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.html_repr import block
 from aexec.framework.op_contract import op_registry
+from aexec.framework.wire.message_files import read_message
 from aexec.framework.wire.messages import as_message
 from aexec.graph.graph import Graph
 from aexec.graph.signature import Signature, choose_signature, signature_tables
 from aexec.io.files import write_atomically
 
-__all__ = ["CollectionItem", "MetaGraph", "parse_proto_text"]
+__all__ = ["CollectionItem", "MetaGraph"]
 
 INTERNAL_SIGNATURES = "__saved_model_"  # prefix of signatures for loading and training
 ASSETS_COLLECTION = "saved_model_assets"
@@ -79,18 +79,10 @@ class MetaGraph:
         """Read a `.meta` file, or a `.pbtxt` file in text form.
 
         Raises:
-            NotFoundError: the file does not exist.  Also raises what `from_bytes` raises.
+            NotFoundError: the file does not exist.
+            InvalidArgumentError: the file cannot be read, or does not hold a MetaGraphDef.
         """
-        path = Path(path)
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            raise errors.NotFoundError(f"{path}; No such file or directory") from None
-        except OSError as error:
-            raise errors.InvalidValueError(f"Cannot read {path}: {error}") from None
-        if path.suffix == ".pbtxt":
-            return cls.from_proto(parse_proto_text(data, proto.MetaGraphDef(), str(path)))
-        return cls.from_bytes(data)
+        return cls.from_proto(read_message(path, proto.MetaGraphDef, is_text=Path(path).suffix == ".pbtxt"))
 
     def to_proto(self, *, clear_devices: bool = False, strip_default_attrs: bool = False) -> proto.MetaGraphDef:
         """Return the MetaGraphDef, with a list of the ops that it uses.
@@ -161,20 +153,6 @@ class MetaGraph:
 
     def __repr__(self) -> str:
         return f"<MetaGraph {sorted(self.tags)} {self.graph!r}, signatures {sorted(self.signatures)}>"
-
-
-def parse_proto_text(data: bytes, message: Any, path: str) -> Any:
-    """Parse protobuf text into a message.  Raises InvalidArgumentError.
-
-    The text may name the types of messages in `Any` fields by TensorFlow's package.
-    """
-    from google.protobuf import text_format
-
-    try:
-        text = data.decode().replace("[type.googleapis.com/tensorflow.", "[type.googleapis.com/aexec.")
-        return text_format.Parse(text, message)
-    except (text_format.ParseError, UnicodeDecodeError) as error:
-        raise errors.InvalidValueError(f"Cannot parse {path}: {error}") from None
 
 
 _KINDS = {"node_list": str, "bytes_list": bytes, "int64_list": int, "float_list": float, "any_list": AnyMessage}

@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-from google.protobuf.message import DecodeError
 
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.html_repr import block
 from aexec.framework.memory.garbage_collector import collector_paused
+from aexec.framework.wire.message_files import read_message
 from aexec.graph.graph import Graph
-from aexec.graph.meta_graph import MetaGraph, parse_proto_text
+from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.signature import Signature, signature_tables
 from aexec.io.checkpoint_files import checkpoint_files_exist
 from aexec.runtime.session.session import Session
@@ -38,6 +38,7 @@ __all__ = [
     "SavedModel",
     "load_saved_model",
     "load_saved_model_async",
+    "read_saved_model",
     "saved_model_tags",
 ]
 
@@ -143,7 +144,7 @@ def load_saved_model(directory: str | Path, tags: Iterable[str] | str = ("serve"
         NotFoundError: there is no SavedModel, or it has no such meta graph; the message lists those it has.
         InvalidArgumentError: it cannot be parsed, or its graph is invalid.
     """
-    message = _read(Path(directory))
+    message = read_saved_model(Path(directory))
     wanted = {tags} if isinstance(tags, str) else set(tags)
     for meta_graph in message.meta_graphs:
         if set(meta_graph.meta_info_def.tags) == wanted:
@@ -166,31 +167,23 @@ async def load_saved_model_async(directory: str | Path, tags: Iterable[str] | st
 
 def saved_model_tags(directory: str | Path) -> list[tuple[str, ...]]:
     """The tags of each meta graph of a SavedModel.  Raises as `load_saved_model` does."""
-    return [tuple(sorted(m.meta_info_def.tags)) for m in _read(Path(directory)).meta_graphs]
+    return [tuple(sorted(m.meta_info_def.tags)) for m in read_saved_model(Path(directory)).meta_graphs]
 
 
 def _braces(tags: Iterable[str]) -> str:
     return "{ " + " ".join(sorted(tags)) + " }"
 
 
-def _read(directory: Path) -> proto.SavedModel:
+def read_saved_model(directory: Path) -> proto.SavedModel:
+    """Read the message in a SavedModel's directory.
+
+    Raises:
+        NotFoundError: the directory holds no SavedModel.
+        InvalidArgumentError: the file cannot be read, or is damaged.
+    """
     for name in FILE_NAMES:
-        path = directory / name
-        try:
-            data = path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            raise errors.InvalidArgumentError(f"Cannot read {path}: {error}") from None
-        message = proto.SavedModel()
-        if path.suffix == ".pbtxt":
-            parse_proto_text(data, message, str(path))
-            return message
-        try:
-            message.ParseFromString(data)
-            return message
-        except DecodeError:
-            raise errors.InvalidArgumentError(f"Cannot parse {path}: it is no SavedModel") from None
+        with suppress(errors.NotFoundError):
+            return read_message(directory / name, proto.SavedModel, is_text=name.endswith(".pbtxt"))
     raise errors.NotFoundError(
         f"Could not find SavedModel .pb or .pbtxt at supplied export directory path: {directory}"
     )

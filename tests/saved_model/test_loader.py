@@ -67,7 +67,7 @@ def test_invalid_models_are_refused(models: Path, tmp_path: Path) -> None:
     with pytest.raises(errors.NotFoundError, match=r"tags: \{ gpu serve \} in .*; there are \{ serve \}"):
         load_saved_model(models / "tf2_module_conv", ["serve", "gpu"])
     (tmp_path / "saved_model.pb").write_bytes(b"\xff\xff")
-    with pytest.raises(errors.InvalidArgumentError, match="it is no SavedModel"):
+    with pytest.raises(errors.InvalidArgumentError, match="Cannot parse SavedModel"):
         load_saved_model(tmp_path)
     assert is_saved_model(tmp_path)
     assert not is_saved_model(tmp_path / "saved_model.pb")
@@ -255,10 +255,13 @@ async def test_model_without_variables(tmp_path: Path) -> None:
 
 async def test_model_is_loaded_beside_the_loop(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[str] = []
-    read = loader._read
-    monkeypatch.setattr(
-        loader, "_read", lambda directory: (threads.append(threading.current_thread().name), read(directory))[1]
-    )
+    read = loader.read_saved_model
+
+    def read_here(directory: Path) -> proto.SavedModel:
+        threads.append(threading.current_thread().name)
+        return read(directory)
+
+    monkeypatch.setattr(loader, "read_saved_model", read_here)
     model = await aexec.load_saved_model_async(models / "tf2_module_conv", "serve")
     assert list(model.signatures) == ["head", "serving_default"]
     assert threads != [threading.main_thread().name]

@@ -1,4 +1,4 @@
-"""`freeze_graph`: a graph and a checkpoint become one file of a graph, whose variables are constants.
+"""`freeze_graph`: writes a graph whose variables are replaced by constants with a checkpoint's values.
 
 Next to read: `strip_unused_lib.py`.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from google.protobuf import text_format
+from google.protobuf.message import Message
 
 from aexec import proto
 from aexec.client.importing import import_graph_def
@@ -21,8 +21,11 @@ from aexec.compat.v1.running.session import Session
 from aexec.compat.v1.running.training import Saver, checkpoint_exists, import_meta_graph
 from aexec.compat.v1.values.tensors import Graph
 from aexec.framework import errors
+from aexec.framework.wire.message_files import read_message
 
 __all__ = ["freeze_graph", "freeze_graph_with_def_protos"]
+
+M = TypeVar("M", bound=Message)
 
 
 def freeze_graph(
@@ -43,34 +46,38 @@ def freeze_graph(
     saved_model_tags: str = "serve",
     checkpoint_version: int = 2,
 ) -> proto.GraphDef:
-    """Read a graph and its checkpoint, and write the part that the outputs need, with constants for variables.
+    """Restore a graph's variables, replace them by constants, and write the part that the outputs need.
 
     Args:
-        input_graph: file of a GraphDef; not needed beside a MetaGraph or a SavedModel.
-        input_saver: file of a SaverDef; by default all variables are restored that the checkpoint has.
-        input_binary: whether these files are binary, and not text.
-        input_checkpoint: path of the checkpoint.
-        output_node_names: names between commas.
-        restore_op_name, filename_tensor_name: not used, as in TensorFlow.
-        output_graph: the file to write; empty for none.
+        input_graph: path of a GraphDef; ignored if a MetaGraph or a SavedModel is given.
+        input_saver: path of a SaverDef; by default all variables in the checkpoint are restored.
+        input_binary: True if these files and `input_meta_graph` are binary, False if they are protobuf text.
+        input_checkpoint: prefix of the checkpoint.
+        output_node_names: names of operations, separated by commas.
+        restore_op_name, filename_tensor_name: ignored, as in TensorFlow.
+        output_graph: path of the binary GraphDef to write; empty to write none.
         clear_devices: drop the devices that nodes request.
-        initializer_nodes: operations to run after the checkpoint is restored, between commas.
-        input_meta_graph: file of a MetaGraphDef, in place of `input_graph`.
-        input_saved_model_dir: folder of a SavedModel, in place of both and the checkpoint.
-        saved_model_tags: its tags, between commas.
+        initializer_nodes: names of operations to run after the checkpoint is restored, separated by commas.
+        input_meta_graph: path of a MetaGraphDef, in place of `input_graph`.
+        input_saved_model_dir: folder of a SavedModel, in place of `input_graph` and `input_checkpoint`.
+        saved_model_tags: tags of the MetaGraph in the SavedModel, separated by commas.
+
+    Returns:
+        The frozen GraphDef.
 
     Raises:
-        NotFoundError: there is no such file.
-        ValueError: there is no such checkpoint, or no name of an output.
-        UnimplementedError: only some variables shall become constants.
+        NotFoundError: an input file does not exist, or an output is not in the graph.
+        InvalidArgumentError: an input file is damaged.
+        ValueError: the checkpoint does not exist, or `output_node_names` is empty.
+        UnimplementedError: a list of variables to include or leave out is given.
     """
     graph, saver, meta_graph = proto.GraphDef(), None, None
     if input_meta_graph:
-        meta_graph = _read(input_meta_graph, proto.MetaGraphDef(), input_binary)
+        meta_graph = _read(input_meta_graph, proto.MetaGraphDef, input_binary)
     elif not input_saved_model_dir:
-        graph = _read(input_graph, graph, input_binary)
+        graph = _read(input_graph, proto.GraphDef, input_binary)
     if input_saver:
-        saver = _read(input_saver, proto.SaverDef(), input_binary)
+        saver = _read(input_saver, proto.SaverDef, input_binary)
     return freeze_graph_with_def_protos(
         graph,
         saver,
@@ -107,7 +114,7 @@ def freeze_graph_with_def_protos(
     saved_model_tags: Sequence[str] | None = None,
     checkpoint_version: int = 2,
 ) -> proto.GraphDef:
-    """Like `freeze_graph`, with messages in place of files."""
+    """`freeze_graph` with messages in place of files."""
     refuse("freeze_graph", variable_names_whitelist=variable_names_whitelist or None)
     refuse("freeze_graph", variable_names_blacklist=variable_names_blacklist or None)
     if not input_saved_model_dir and not checkpoint_exists(input_checkpoint or ""):
@@ -149,19 +156,13 @@ def _clear_devices(message: proto.GraphDef) -> None:
 
 
 def _saver(graph: Any, definition: proto.SaverDef | None, checkpoint: str) -> Saver:
-    """The saver of a message, or one of the variables that the checkpoint has."""
+    """The saver that a message defines; without a message, a saver of the checkpoint's variables."""
     if definition is not None:
         return Saver(saver_def=definition)
     return Saver({name: name for name in load_checkpoint(checkpoint).get_variable_to_shape_map() if name in graph})
 
 
-def _read(path: str, message: Any, binary: bool) -> Any:
+def _read(path: str, kind: type[M], is_binary: bool) -> M:
     if not os.path.exists(path):
         raise errors.NotFoundError(f"Input file '{path}' does not exist!")
-    with open(path, "rb") as file:
-        data = file.read()
-    if binary:
-        message.ParseFromString(data)
-    else:
-        text_format.Parse(data, message)
-    return message
+    return read_message(path, kind, is_text=not is_binary)
