@@ -1,11 +1,12 @@
-"""`tf.ConditionalAccumulator` and its kin: gradients of several workers, taken when enough have come.
+"""`tf.ConditionalAccumulator` and its kin: sum gradients of several workers until enough have arrived.
 
 Next to read: `aexec/resources/accumulator.py`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from aexec import ops
 from aexec.framework import dtypes, errors
@@ -23,13 +24,21 @@ def _long(value: Any) -> Tensor:
 
 
 class ConditionalAccumulatorBase:
-    """`tf.ConditionalAccumulatorBase`: what accumulators of dense and of sparse gradients have in common.
+    """`tf.ConditionalAccumulatorBase`: the base of accumulators of dense and of sparse gradients.
+
+    Args:
+        dtype, shape: of a gradient.
+        accumulator_ref: the accumulator's handle.
 
     Attributes:
-        accumulator_ref: its handle.
+        accumulator_ref: the accumulator's handle.
         name: the last part of the name of its node.
-        dtype: of its gradients.
+        dtype: the dtype of gradients.
     """
+
+    # The ops of a kind of accumulator.
+    _NUM_ACCUMULATED: ClassVar[Callable[..., Tensor]] = staticmethod(ops.resource_accumulator_num_accumulated)
+    _SET_GLOBAL_STEP: ClassVar[Callable[..., Node]] = staticmethod(ops.resource_accumulator_set_global_step)
 
     def __init__(self, dtype: Any, shape: Any, accumulator_ref: Tensor) -> None:
         self._dtype = as_dtype(dtype)
@@ -50,20 +59,30 @@ class ConditionalAccumulatorBase:
         return self._dtype
 
     def num_accumulated(self, name: str | None = None) -> Tensor:
-        """The number of gradients that were applied since the last ones were taken, int32."""
-        name = name or f"{self._name}_NumAccumulated"
-        return ops.resource_accumulator_num_accumulated(self._accumulator_ref, name=name)
+        """The number of gradients applied since `take_grad` last took them, a scalar int32."""
+        return self._NUM_ACCUMULATED(self._accumulator_ref, name=name or f"{self._name}_NumAccumulated")
 
     def set_global_step(self, new_global_step: Any, name: str | None = None) -> Node:
-        """The operation that sets the accumulator's step: it drops gradients of earlier ones."""
-        return ops.resource_accumulator_set_global_step(self._accumulator_ref, _long(new_global_step), name=name)
+        """The operation that sets the accumulator's step; gradients of earlier steps are dropped from then on."""
+        return self._SET_GLOBAL_STEP(self._accumulator_ref, _long(new_global_step), name=name)
+
+
+def _handle(
+    make: Callable[..., Tensor], dtype: Any, shape: Any, shared_name: str | None, name: str, reduction_type: str
+) -> Tensor:
+    """Create an accumulator with the op `make`; return its handle."""
+    return make(
+        as_dtype(dtype), PartialTensorShape.of(shape), shared_name=shared_name, reduction_type=reduction_type, name=name
+    )
 
 
 class ConditionalAccumulator(ConditionalAccumulatorBase):
-    """`tf.ConditionalAccumulator`: of dense gradients.
+    """`tf.ConditionalAccumulator`: accumulates dense gradients.
 
     Args:
-        reduction_type: `"MEAN"` or `"SUM"` of the gradients is taken.
+        dtype, shape: of a gradient; a shape of None is unknown.
+        shared_name: accumulators with the same shared name are one; by default the node's name.
+        reduction_type: `"MEAN"` or `"SUM"`, the reduction that `take_grad` returns.
     """
 
     def __init__(
@@ -74,20 +93,14 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         name: str = "conditional_accumulator",
         reduction_type: str = "MEAN",
     ) -> None:
-        handle = ops.resource_conditional_accumulator(
-            as_dtype(dtype),
-            PartialTensorShape.of(shape),
-            shared_name=shared_name,
-            reduction_type=reduction_type,
-            name=name,
-        )
-        super().__init__(dtype, shape, handle)
+        make = ops.resource_conditional_accumulator
+        super().__init__(dtype, shape, _handle(make, dtype, shape, shared_name, name, reduction_type))
 
     def apply_grad(self, grad: Any, local_step: Any = 0, name: str | None = None) -> Node:
-        """The operation that adds a gradient, which is dropped if its step is earlier than the accumulator's.
+        """The operation that adds a gradient, or drops it if `local_step` is earlier than the accumulator's step.
 
         Raises:
-            InvalidArgumentError: it has another shape.
+            ValueError: the gradient's shape is incompatible with the accumulator's.
         """
         gradient = convert_to_tensor(grad, self._dtype)
         if not gradient.static_shape.is_compatible_with(self._shape):
@@ -95,14 +108,23 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         return ops.resource_accumulator_apply_gradient(self._accumulator_ref, _long(local_step), gradient, name=name)
 
     def take_grad(self, num_required: Any, name: str | None = None) -> Tensor:
-        """The mean or sum, once that many gradients were applied; begins anew at the next step."""
+        """The mean or sum, once `num_required` gradients were applied.
+
+        Taking them empties the accumulator, and advances its step by 1.
+        """
         taken = ops.resource_accumulator_take_gradient(self._accumulator_ref, num_required, self._dtype, name=name)
         taken.node.shapes = [self._shape]
         return taken
 
 
 class SparseConditionalAccumulator(ConditionalAccumulatorBase):
-    """`tf.SparseConditionalAccumulator`: of gradients of some rows.  Arguments as of `ConditionalAccumulator`."""
+    """`tf.SparseConditionalAccumulator`: accumulates gradients of single rows.
+
+    Arguments are those of `ConditionalAccumulator`.
+    """
+
+    _NUM_ACCUMULATED = staticmethod(ops.accumulator_num_accumulated)
+    _SET_GLOBAL_STEP = staticmethod(ops.accumulator_set_global_step)
 
     def __init__(
         self,
@@ -112,17 +134,11 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         name: str = "sparse_conditional_accumulator",
         reduction_type: str = "MEAN",
     ) -> None:
-        handle = ops.sparse_conditional_accumulator(
-            as_dtype(dtype),
-            PartialTensorShape.of(shape),
-            shared_name=shared_name,
-            reduction_type=reduction_type,
-            name=name,
-        )
-        super().__init__(dtype, shape, handle)
+        make = ops.sparse_conditional_accumulator
+        super().__init__(dtype, shape, _handle(make, dtype, shape, shared_name, name, reduction_type))
 
     def apply_indexed_slices_grad(self, grad: IndexedSlices[Any], local_step: Any = 0, name: str | None = None) -> Node:
-        """The operation that adds a gradient of `tf.gradients`."""
+        """`apply_grad` for an `IndexedSlices`, as `tf.gradients` returns it."""
         return self.apply_grad(grad.indices, grad.values, grad.dense_shape, local_step, name)
 
     def apply_grad(
@@ -133,12 +149,12 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         local_step: Any = 0,
         name: str | None = None,
     ) -> Node:
-        """The operation that adds rows, which are dropped if their step is earlier than the accumulator's.
+        """The operation that adds rows, or drops them if `local_step` is earlier than the accumulator's step.
 
         Args:
-            grad_indices: [rows], numbers of the rows.
-            grad_values: [rows, ...], the rows.
-            grad_shape: of the whole gradient, or None.
+            grad_indices: row numbers, [rows], an integer.
+            grad_values: [rows, …], of the accumulator's dtype.
+            grad_shape: shape of the dense gradient, or None if it is unknown.
         """
         return ops.sparse_accumulator_apply_gradient(
             self._accumulator_ref,
@@ -151,18 +167,10 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         )
 
     def take_grad(self, num_required: Any, name: str | None = None) -> Any:
-        """Indices, values and shape of the mean or sum, once that many gradients were applied."""
+        """`ConditionalAccumulator.take_grad`, as row numbers (int64), rows, and the shape of the dense gradient."""
         return ops.sparse_accumulator_take_gradient(self._accumulator_ref, num_required, self._dtype, name=name)
 
     def take_indexed_slices_grad(self, num_required: Any, name: str | None = None) -> IndexedSlices[Any]:
-        """The mean or sum, as `tf.gradients` gives gradients of rows."""
+        """`take_grad` as an `IndexedSlices`."""
         indices, values, shape = self.take_grad(num_required, name)
         return IndexedSlices(values, indices, shape)
-
-    def num_accumulated(self, name: str | None = None) -> Tensor:
-        """The number of gradients that were applied since the last ones were taken, int32."""
-        return ops.accumulator_num_accumulated(self._accumulator_ref, name=name or f"{self._name}_NumAccumulated")
-
-    def set_global_step(self, new_global_step: Any, name: str | None = None) -> Node:
-        """The operation that sets the accumulator's step: it drops gradients of earlier ones."""
-        return ops.accumulator_set_global_step(self._accumulator_ref, _long(new_global_step), name=name)

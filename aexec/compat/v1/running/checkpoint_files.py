@@ -1,4 +1,4 @@
-"""Files of checkpoints by TensorFlow's functions: their state, age, removal, and waiting for new ones.
+"""`tf.train`'s functions on checkpoint files: their state, age, removal, and waiting for new ones.
 
 Next to read: `checkpoints.py`.
 """
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def get_checkpoint_mtimes(checkpoint_prefixes: Any) -> list[float]:
-    """`tf.train.get_checkpoint_mtimes`: when each was written, in seconds since 1970; missing ones are left out."""
+    """`tf.train.get_checkpoint_mtimes`: modification times in seconds since 1970; missing checkpoints are skipped."""
     indices = [f"{prefix}.index" for prefix in checkpoint_prefixes]
     return [os.stat(index).st_mtime for index in indices if os.path.exists(index)]
 
@@ -48,7 +48,7 @@ def update_checkpoint_state(
     all_model_checkpoint_timestamps: Any = None,
     last_preserved_timestamp: float | None = None,
 ) -> None:
-    """`tf.train.update_checkpoint_state`: writes which checkpoints a folder has."""
+    """`tf.train.update_checkpoint_state`: write the file that lists a folder's checkpoints."""
     paths = list(all_model_checkpoint_paths or ())
     if not paths or paths[-1] != model_checkpoint_path:
         paths.append(model_checkpoint_path)
@@ -68,12 +68,12 @@ def generate_checkpoint_state_proto(
     all_model_checkpoint_timestamps: Any = None,
     last_preserved_timestamp: float | None = None,
 ) -> proto.CheckpointState:
-    """`tf.train.generate_checkpoint_state_proto`: what a folder's `checkpoint` file has to say.
+    """`tf.train.generate_checkpoint_state_proto`: the message that a folder's `checkpoint` file holds.
 
-    Relative paths become relative to the folder, if the folder's own path is relative.
+    If `save_dir` is relative, relative paths are made relative to it.
 
     Raises:
-        InvalidArgumentError: there is not one time for each path.
+        ValueError: timestamps are given, and their number is not that of the paths.
     """
     paths = list(all_model_checkpoint_paths or ())
     if not paths or paths[-1] != model_checkpoint_path:
@@ -101,11 +101,12 @@ def checkpoints_iterator(
     timeout: float | None = None,
     timeout_fn: Callable[[], bool] | None = None,
 ) -> Iterator[str]:
-    """`tf.train.checkpoints_iterator`: yields each new checkpoint of a folder, and waits for the next.
+    """`tf.train.checkpoints_iterator`: yield each new checkpoint of a folder, and block until the next.
 
     Args:
-        timeout: seconds to wait for one; None for ever.
-        timeout_fn: called after them; the iterator ends if there is none, or it returns True.
+        min_interval_secs: least number of seconds between two results.
+        timeout: seconds to wait for a checkpoint; None for no limit.
+        timeout_fn: called after a timeout.  The iterator ends if it is None or returns True, else waits again.
     """
     last: str | None = None
     while True:

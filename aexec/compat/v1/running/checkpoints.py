@@ -1,4 +1,4 @@
-"""The contents of a checkpoint by TensorFlow's functions, over `aexec/io/tensor_bundle.py`.
+"""`tf.train`'s functions that read a checkpoint, over `aexec/io/tensor_bundle.py`.
 
 Next to read: `training.py`.
 """
@@ -32,15 +32,15 @@ class NewCheckpointReader:
         self._described = {name: self._bundle.dtype_and_shape(name) for name in self._bundle.keys()}  # noqa: SIM118
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
-        """Shapes by names."""
+        """Name → shape of each tensor."""
         return {name: list(shape) for name, (_, shape) in self._described.items()}
 
     def get_variable_to_dtype_map(self) -> dict[str, DType]:
-        """Types by names."""
+        """Name → dtype of each tensor."""
         return {name: dtype for name, (dtype, _) in self._described.items()}
 
     def debug_string(self) -> bytes:
-        """A line for each tensor: name, type, shape."""
+        """A line per tensor: name, dtype, shape."""
         lines = [
             f"{name} ({dtype.enum_name}) [{','.join(map(str, shape))}]\n"
             for name, (dtype, shape) in self._described.items()
@@ -52,13 +52,17 @@ class NewCheckpointReader:
         return tensor_str in self._described
 
     def get_tensor(self, tensor_str: str) -> Any:
-        """The value of a tensor.  Raises NotFoundError."""
+        """The value of a tensor, an array.  Raises NotFoundError if the checkpoint has none of that name."""
         with self._bundle:  # it opens its files when it reads
             return self._bundle.read(tensor_str)
 
 
 def load_checkpoint(ckpt_dir_or_file: str) -> NewCheckpointReader:
-    """`tf.train.load_checkpoint`: from a prefix, or a folder, whose latest checkpoint is read."""
+    """`tf.train.load_checkpoint`: a reader of the checkpoint of a prefix, or of a folder's latest.
+
+    Raises:
+        NotFoundError: there is no checkpoint.
+    """
     return NewCheckpointReader(_prefix(ckpt_dir_or_file))
 
 
@@ -73,20 +77,21 @@ def list_variables(ckpt_dir_or_file: str) -> list[tuple[str, list[int]]]:
 
 
 def load_variable(ckpt_dir_or_file: str, name: str) -> Any:
-    """`tf.train.load_variable`: a value."""
+    """`tf.train.load_variable`: the value of a variable, an array.  Raises NotFoundError if there is none."""
     return load_checkpoint(ckpt_dir_or_file).get_tensor(name)
 
 
 def init_from_checkpoint(ckpt_dir_or_file: str, assignment_map: Any) -> None:
-    """`tf.train.init_from_checkpoint`: make variables start with values of a checkpoint.
+    """`tf.train.init_from_checkpoint`: make the initializers of variables restore values from a checkpoint.
 
-    Their initializers then restore the values.  Call it before you make an operation that runs them.
+    Call it before creating an operation that groups the initializers.
 
     Args:
-        assignment_map: name in the checkpoint → variable or its name; `scope/` → `scope/` for all names inside.
+        ckpt_dir_or_file: prefix of a checkpoint, or a folder.
+        assignment_map: name in the checkpoint → variable or its name; or `scope/` → `scope/`, for all names inside.
 
     Raises:
-        ValueError: a variable or a tensor does not exist, or its shape differs.
+        ValueError: a variable or a tensor does not exist, or their shapes differ.
     """
     prefix = _prefix(ckpt_dir_or_file)
     reader = NewCheckpointReader(prefix)
@@ -104,7 +109,11 @@ def init_from_checkpoint(ckpt_dir_or_file: str, assignment_map: Any) -> None:
 
 
 def _matched(theirs: str, ours: Any, shapes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the names in a checkpoint and the variables that an entry of an assignment map stands for."""
+    """Expand an entry of an assignment map to pairs of a name in the checkpoint and a variable.
+
+    Raises:
+        ValueError: the graph has no variable of that name.
+    """
     variables = {v.op.name: v for v in get_default_graph().collections.get("variables")}
     if not isinstance(ours, str):
         yield from ((theirs, one) for one in (ours if isinstance(ours, list) else [ours]))

@@ -1,4 +1,4 @@
-"""`tf.train.ClusterSpec`: jobs, their tasks, and addresses.
+"""`tf.train.ClusterSpec`: the jobs of a cluster, with the addresses of their tasks.
 
 Next to read: docs/distributed.md.
 """
@@ -18,7 +18,11 @@ __all__ = [
 
 
 class ClusterSpec:
-    """`tf.train.ClusterSpec`: the tasks of jobs and their addresses."""
+    """`tf.train.ClusterSpec`.
+
+    Args:
+        cluster: job → list of addresses, or job → {task index: address}; a ClusterSpec; or a ClusterDef message.
+    """
 
     def __init__(self, cluster: Any) -> None:
         if isinstance(cluster, ClusterSpec):
@@ -39,31 +43,31 @@ class ClusterSpec:
         return self._jobs[job_name]
 
     def num_tasks(self, job_name: str) -> int:
-        """The number of tasks of a job."""
+        """The number of tasks of a job.  Raises ValueError if there is no such job."""
         return len(self._of(job_name))
 
     def task_indices(self, job_name: str) -> list[int]:
-        """Numbers of a job's tasks."""
+        """The sorted task indices of a job.  Raises ValueError if there is no such job."""
         return sorted(self._of(job_name))
 
     def task_address(self, job_name: str, task_index: int) -> str:
-        """The address of a task."""
+        """The address of a task.  Raises ValueError if there is no such job or task."""
         if task_index not in self._of(job_name):
             raise errors.InvalidValueError(f"No task with index {task_index!r} in job {job_name!r}")
         return self._of(job_name)[task_index]
 
     def job_tasks(self, job_name: str) -> list[str | None]:
-        """Addresses of a job's tasks, None for missing numbers."""
+        """The addresses of a job's tasks by index, None for missing indices.  Raises ValueError as `num_tasks`."""
         tasks = self._of(job_name)
         return [tasks.get(index) for index in range(max(tasks, default=-1) + 1)]
 
     def as_dict(self) -> dict[str, Any]:
-        """Addresses by job: a list if no number is missing."""
+        """Job → list of addresses, or {task index: address} if indices are missing."""
         whole = {job: sorted(tasks) == list(range(len(tasks))) for job, tasks in self._jobs.items()}
         return {job: self.job_tasks(job) if whole[job] else dict(tasks) for job, tasks in self._jobs.items()}
 
     def as_cluster_def(self) -> Any:
-        """The message."""
+        """The cluster as a ClusterDef message."""
         made = proto.ClusterDef()
         for job, tasks in sorted(self._jobs.items()):
             made.job.add(name=job).tasks.update(tasks)
@@ -79,7 +83,7 @@ class ClusterSpec:
 
 
 class Server:
-    """`tf.train.Server`: refuses to serve tasks, which `aexec serve` does."""
+    """`tf.train.Server`: always raises UnimplementedError; the command `aexec serve` runs a task."""
 
     def __init__(
         self,

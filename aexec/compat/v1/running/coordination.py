@@ -1,7 +1,7 @@
 """`Coordinator`, queue runners and queues for programs with threads, over `aexec.queues`.
 
-With a `tf.Session` the runners are tasks on the session's own event loop, and the coordinator can be used from any
-thread; with an `AsyncSession` they are tasks of the program's loop, and `join` is awaited.
+With a `tf.Session`, queue runners are tasks on the session's event loop, and any thread may use the coordinator.  With
+an `AsyncSession`, they are tasks on the program's loop, and `join` must be awaited.
 Next to read: `training.py`.
 """
 
@@ -39,8 +39,8 @@ __all__ = [
 ]
 
 
-class _Told(_Coordinator):
-    """A coordinator for which threads can wait, too."""
+class _ThreadAwareCoordinator(_Coordinator):
+    """An asyncio coordinator whose stop also sets `stopped`, a `threading.Event`."""
 
     def __init__(self, clean: tuple[type[BaseException], ...]) -> None:
         super().__init__(clean)
@@ -65,7 +65,7 @@ class Coordinator:
     """
 
     def __init__(self, clean_stop_exception_types: Sequence[type[BaseException]] | None = None) -> None:
-        self.ours = _Told(tuple(clean_stop_exception_types or (errors.OutOfRangeError,)))
+        self.ours = _ThreadAwareCoordinator(tuple(clean_stop_exception_types or (errors.OutOfRangeError,)))
         self._session: Any = None
         self._threads: list[Any] = []
 
@@ -76,12 +76,12 @@ class Coordinator:
         return tasks
 
     def _on_loop(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function on the loop of the session, if there is an open one, else here."""
+        """Call a function on the session's event loop if a session is open, else in this thread."""
         if isinstance(self._session, Session):
             try:
                 return self._session.waiting.wait(lambda _: function(*arguments))
             except (errors.FailedPreconditionError, errors.CancelledError):
-                pass  # it is closed: nothing of it runs
+                pass  # The session is closed, so none of its tasks can run at the same time.
         return function(*arguments)
 
     def should_stop(self) -> bool:
@@ -89,7 +89,7 @@ class Coordinator:
         return self.ours.should_stop()
 
     def request_stop(self, ex: Any = None) -> None:
-        """Request the stop, with an error if there is one, or a result of `sys.exc_info`."""
+        """Request the stop.  `ex` is an error to raise in `join`: an exception, or a result of `sys.exc_info`."""
         error = ex[1] if isinstance(ex, tuple) else ex
         self._on_loop(self.ours.request_stop, error)
 
@@ -128,10 +128,18 @@ class Coordinator:
         stop_grace_period_secs: float = 120,
         ignore_live_threads: bool = False,
     ) -> Any:
-        """Wait until the stop is requested, or all threads have ended; then for the threads; raise the stored error.
+        """Wait until the stop is requested or all threads have ended, then for the threads; raise the stored error.
+
+        Args:
+            threads: threads and tasks to wait for, besides the registered ones.
+            stop_grace_period_secs: seconds to wait for threads after the stop.
+            ignore_live_threads: do not raise RuntimeError for threads that are still running.
+
+        Returns:
+            None, or with an `AsyncSession` an awaitable that does all this.
 
         Raises:
-            RuntimeError: threads do not end, or tasks had to be cancelled.
+            RuntimeError: threads are still running, or tasks had to be cancelled.
         """
         given = [part for item in (*(threads or ()), *self._threads) for part in getattr(item, "tasks", [item])]
         tasks = [item for item in given if isinstance(item, asyncio.Task)]
@@ -186,10 +194,10 @@ class QueueRunner(_runners.QueueRunner):
 
 
 class _Unstarted:
-    """The tasks of queue runners before they are started, with the methods of a thread.
+    """Stands for the tasks of queue runners until `start` creates them; has the methods of a thread.
 
     Attributes:
-        tasks: empty until they are started.
+        tasks: the tasks; empty before `start`.
     """
 
     daemon = True
@@ -217,7 +225,15 @@ def start_queue_runners(
     start: bool = True,
     collection: str = GraphKeys.QUEUE_RUNNERS,
 ) -> list[Any]:
-    """`tf.train.start_queue_runners`: returns tasks, which `coord.join` accepts as threads."""
+    """`tf.train.start_queue_runners`: start the queue runners of a collection.
+
+    Args:
+        sess: by default the default session.
+        start: False to return an object whose method `start` starts them.
+
+    Returns:
+        Tasks, which `coord.join` accepts as threads.
+    """
     session = default_session() if sess is None else sess
     return _threads(session, coord, _runners.queue_runners(session.graph, collection), start)
 
@@ -241,7 +257,7 @@ def _create_threads(
     daemon: bool = False,
     start: bool = False,
 ) -> list[Any]:
-    """The tasks as `coord.join` takes them: started, or one object whose `start` starts them all."""
+    """`QueueRunner.create_threads`: started tasks, or if `start` is False one object whose `start` starts them."""
     return _threads(sess, coord, [self], start)
 
 
@@ -253,7 +269,7 @@ give(_runners.QueueRunner, create_threads=_create_threads)
 
 
 def _shapes(shapes: Any) -> Any:
-    """A single shape is the shape of the only component."""
+    """The shapes of a queue's components as a list; a single shape is that of the only component."""
     if shapes is None:
         return None
     if isinstance(shapes, PartialTensorShape | TensorShape):

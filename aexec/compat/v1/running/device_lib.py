@@ -14,6 +14,6 @@ __all__ = ["list_local_devices"]
 
 
 def list_local_devices(session_config: Any = None) -> list[DeviceAttributes]:
-    """The devices that a session has."""
+    """The devices of a new session with this `tf.ConfigProto`."""
     with Session(graph=Graph(), config=session_config) as session:
         return session.list_devices()

@@ -1,4 +1,4 @@
-"""`tf.graph_util`: graphs without variables, parts of graphs, and files of graphs.
+"""`tf.graph_util`: freezes graphs, cuts parts out of them, and writes them to files.
 
 Next to read: `aexec/saved_model/freezing.py`.
 """
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool = True) -> str:
-    """`tf.train.write_graph`: returns the path of the file."""
+    """`tf.train.write_graph`: write a GraphDef, as protobuf text or binary; return the path of the file."""
     graph = graph_or_graph_def if isinstance(graph_or_graph_def, Graph) else Graph.from_graph_def(graph_or_graph_def)
     os.makedirs(logdir, exist_ok=True)
     path = os.path.join(logdir, name)
@@ -43,10 +43,16 @@ def convert_variables_to_constants(
     variable_names_whitelist: Any = None,
     variable_names_blacklist: Any = None,
 ) -> proto.GraphDef:
-    """`tf.graph_util.convert_variables_to_constants`: the part of the session's graph that the outputs need.
+    """`tf.graph_util.convert_variables_to_constants`: the part of a graph that outputs need, without variables.
+
+    Args:
+        sess: its graph and the values of its variables are used.
+        input_graph_def: ignored; it must describe the session's graph.
+        output_node_names: names of operations.
 
     Raises:
-        UnimplementedError: with an `AsyncSession`: await `aexec.saved_model.freeze`.
+        UnimplementedError: lists of variables are given, or the session is an `AsyncSession`: await
+            `aexec.saved_model.freeze` instead.
     """
     refuse("convert_variables_to_constants", variable_names_whitelist=variable_names_whitelist)
     refuse("convert_variables_to_constants", variable_names_blacklist=variable_names_blacklist)
@@ -57,10 +63,10 @@ def convert_variables_to_constants(
 
 
 def extract_sub_graph(graph_def: proto.GraphDef, dest_nodes: Sequence[str]) -> proto.GraphDef:
-    """`tf.graph_util.extract_sub_graph`: the nodes that these need.
+    """`tf.graph_util.extract_sub_graph`: the part of a graph that computes `dest_nodes`, in the original order.
 
     Raises:
-        NotFoundError: there is no node of that name.
+        NotFoundError: the graph has no node of a name.
     """
     nodes = {node.name: node for node in graph_def.node}
     pending, needed = list(dest_nodes), set[str]()
@@ -77,13 +83,14 @@ def extract_sub_graph(graph_def: proto.GraphDef, dest_nodes: Sequence[str]) -> p
 
 
 def remove_training_nodes(input_graph: proto.GraphDef, protected_nodes: Sequence[str] | None = None) -> proto.GraphDef:
-    """`tf.graph_util.remove_training_nodes`: without CheckNumerics, Identity and StopGradient.
+    """`tf.graph_util.remove_training_nodes`: remove CheckNumerics, Identity and StopGradient nodes.
 
-    What reads such a node reads its input instead.  Protected nodes stay; so does an Identity or StopGradient that a
-    node is colocated with, or that has control edges.  TensorFlow also removes the edge to what reads a CheckNumerics.
+    Their consumers are connected to their inputs.  Protected nodes stay, and so does an Identity or StopGradient that
+    has control edges or that another node is colocated with.  Unlike TensorFlow, this keeps the other inputs of a node
+    that consumes a CheckNumerics.
 
     Raises:
-        InvalidArgumentError: nodes that are to be removed are a circle.
+        ValueError: nodes to remove form a cycle.
     """
     protected = set(protected_nodes or ())
     nodes = list(input_graph.node)
@@ -98,7 +105,7 @@ def remove_training_nodes(input_graph: proto.GraphDef, protected_nodes: Sequence
 
 
 def _spliced(nodes: Sequence[proto.NodeDef], removed: Sequence[proto.NodeDef]) -> list[proto.NodeDef]:
-    """Copies of the nodes that are not removed, which read the first inputs of those that are."""
+    """Copies of the remaining nodes, connected to the first inputs of the removed ones."""
     sources = {node.name: node.input[0] for node in removed}
     left = []
     for node in nodes:
@@ -112,7 +119,7 @@ def _spliced(nodes: Sequence[proto.NodeDef], removed: Sequence[proto.NodeDef]) -
 
 
 def _source(edge: str, sources: Mapping[str, str]) -> str:
-    """The output that is read in place of one of nodes that are removed."""
+    """Follow an edge through removed nodes (name → first input) to one that remains.  Raises ValueError on a cycle."""
     for _ in range(len(sources) + 1):
         if (name := edge.partition(":")[0]) not in sources:
             return edge
@@ -121,7 +128,7 @@ def _source(edge: str, sources: Mapping[str, str]) -> str:
 
 
 def tensor_shape_from_node_def_name(graph: Graph, input_name: str) -> Any:
-    """`tf.graph_util.tensor_shape_from_node_def_name`: the static shape of a graph's tensor, named as an input."""
+    """`tf.graph_util.tensor_shape_from_node_def_name`: the static shape of the tensor that a NodeDef input names."""
     name = input_name.removeprefix("^")
     return graph.get_tensor_by_name(name if ":" in name else f"{name}:0").shape
 

@@ -1,4 +1,4 @@
-"""Loops of a program that is trained by a `Supervisor`: of steps, and of functions in threads of their own.
+"""Loops of programs that use a `Supervisor`: a thread that calls a function, and a loop of training steps.
 
 Next to read: `supervisor.py`.
 """
@@ -17,17 +17,18 @@ __all__ = ["LooperThread", "basic_train_loop"]
 
 
 class LooperThread(threading.Thread):
-    """`tf.train.LooperThread`: calls a function again and again, until its coordinator is stopped.
+    """`tf.train.LooperThread`: calls a function repeatedly until its coordinator is stopped.
 
-    An error of the function stops the coordinator, which raises it when it is joined.
+    An error in the function stops the coordinator; `coord.join` waits for the thread and raises the error.
 
     Args:
-        coord: the coordinator, which waits for the thread when it is joined.
-        timer_interval_secs: seconds from one call to the next; None for no wait between two calls.
-        target: by default `run_loop` of a subclass.
+        coord: the coordinator.
+        timer_interval_secs: seconds from one call to the next; None to call without a pause.
+        target: the function; by default a subclass overrides `run_loop`.
+        args, kwargs: arguments of `target`.
 
     Raises:
-        InvalidArgumentError: `coord` is no coordinator, or there are arguments without a target.
+        ValueError: `coord` is not a `Coordinator`, or there are arguments without a target.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class LooperThread(threading.Thread):
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> LooperThread:
-        """Start a thread that calls a function; return it."""
+        """Create and start a `LooperThread` with these arguments; return it."""
         looper = LooperThread(coord, timer_interval_secs, target, args, kwargs)
         looper.start()
         return looper
@@ -71,7 +72,7 @@ class LooperThread(threading.Thread):
             self.stop_loop()
 
     def _is_stopped_before(self, due: float) -> bool:
-        """Wait until a time; return True at once if the stop is requested."""
+        """Wait until the time `due`, of `time.monotonic`; return True early if the stop is requested."""
         if self._seconds is None:
             return self._coord.should_stop()
         return self._coord.wait_for_stop(max(0.0, due - time.monotonic()))
@@ -83,7 +84,7 @@ class LooperThread(threading.Thread):
         """Called when the stop is requested."""
 
     def run_loop(self) -> None:
-        """Called each time: calls the target."""
+        """Called repeatedly; calls the target."""
         target, args, kwargs = self._call
         if target is not None:
             target(*args, **kwargs)
@@ -96,9 +97,12 @@ def basic_train_loop(
     kwargs: Mapping[str, Any] | None = None,
     master: str = "",
 ) -> None:
-    """`tf.train.basic_train_loop`: calls a function with a supervisor's session until the stop is requested.
+    """`tf.train.basic_train_loop`: call a function with a supervisor's session until the stop is requested.
 
-    After an AbortedError it begins again with a new session.
+    After an AbortedError, the loop continues with a new session.
+
+    Args:
+        train_step_fn: called with the session, `*args` and `**kwargs`.
     """
     try:
         while True:

@@ -1,6 +1,6 @@
-"""`tf.train.MonitoredTrainingSession` and its kin: sessions that prepare themselves and call hooks, without coroutines.
+"""`tf.train.MonitoredTrainingSession` and its kin: blocking sessions that initialise themselves and call hooks.
 
-Next to read: `aexec/training/training_session.py`, which they run on an event loop of their own.
+Next to read: `aexec/training/training_session.py`, which these sessions run on their own event loop.
 """
 
 from __future__ import annotations
@@ -45,25 +45,31 @@ __all__ = [
     "StepContext",
 ]
 
-_DEFAULT = object()  # in place of an interval: TensorFlow's
+_DEFAULT = object()  # stands for an interval that is not given, which is not the same as None
 
 
 class SessionCreator:
-    """`tf.train.SessionCreator`: says how a `MonitoredSession` is made; only aexec's own are used."""
+    """`tf.train.SessionCreator`: the base of session creators.
+
+    `MonitoredSession` accepts only a `ChiefSessionCreator`, and does not call `create_session`.
+    """
 
     def create_session(self) -> Session:
-        """A new session.  Raises NotImplementedError: a subclass makes it."""
+        """Make a session.  A subclass overrides it; the base raises NotImplementedError."""
         raise NotImplementedError(f"create_session is not implemented for {self}.")
 
 
 class ChiefSessionCreator(SessionCreator):
-    """`tf.train.ChiefSessionCreator`: a session of this process, restored from a folder if that has a checkpoint.
+    """`tf.train.ChiefSessionCreator`: makes a session that is restored from a checkpoint or else initialised.
 
     Args:
-        checkpoint_filename_with_path: a checkpoint that is restored in any case.
+        scaffold: initialisers and saver; by default a new `Scaffold`.
+        config: a `tf.ConfigProto`.
+        checkpoint_dir: folder whose latest checkpoint is restored, if it has one.
+        checkpoint_filename_with_path: prefix of the checkpoint to restore.
 
     Raises:
-        ValueError: both a folder and a checkpoint are given.
+        ValueError: both `checkpoint_dir` and `checkpoint_filename_with_path` are given.
         UnimplementedError: `master` is given.
     """
 
@@ -84,7 +90,7 @@ class ChiefSessionCreator(SessionCreator):
         self.checkpoint_path = checkpoint_filename_with_path
 
     def create_session(self) -> Session:
-        """A new session, which is restored from the folder or else initialised."""
+        """A new session, restored from the folder or else initialised.  Raises as `SessionManager.prepare_session`."""
         scaffold = self.scaffold.finalize()
         local = Scaffold.default_local_init_op() if scaffold.local_init_op is None else scaffold.local_init_op
         return SessionManager(local, scaffold.ready_op).prepare_session(
@@ -136,7 +142,7 @@ class _Awaited(training.SessionRunHook):
 
 
 class _Plain:
-    """The session without hooks, for use in a hook's thread."""
+    """Runs steps of a `MonitoredSession` without calling hooks; hooks use it in their threads."""
 
     def __init__(self, owner: MonitoredSession) -> None:
         self._owner = owner
@@ -150,10 +156,10 @@ class _Plain:
 
 
 class StepContext:
-    """What a function of `run_step_fn` gets.
+    """The argument of a function that `run_step_fn` calls.
 
     Attributes:
-        session: runs without hooks.
+        session: runs steps without calling hooks.
         run_with_hooks: `MonitoredSession.run`.
     """
 
@@ -163,19 +169,23 @@ class StepContext:
         self._owner = owner
 
     def request_stop(self) -> None:
-        """End the training: leaves the block of the session, without an error."""
+        """Stop the training.  Raises StopIteration, which leaves the session's block without an error."""
         self._owner.ours.request_stop()
         raise StopIteration("step_fn has requested the iterations to stop.")
 
 
 class MonitoredSession:
-    """`tf.train.MonitoredSession`: initialises or restores itself, and calls hooks.
+    """`tf.train.MonitoredSession`: initialises or restores variables, and calls hooks around each step.
 
-    It is open when it is made.  Leave its `with` block, or call `close`.
+    The session is open once it is constructed.  Use it in a `with` block, or call `close`.
 
     Args:
-        session_creator: a `ChiefSessionCreator`; by default one of the default graph.
-        hooks: the program's or aexec's, called around each step.
+        session_creator: a `ChiefSessionCreator`; by default one for the default graph.
+        hooks: `SessionRunHook`s, of this package or of aexec.
+        stop_grace_period_secs: ignored.
+
+    Raises:
+        UnimplementedError: the creator is of another class.
 
     Attributes:
         ours: the `aexec.training.TrainingSession`, on an event loop of its own.
@@ -261,7 +271,7 @@ class MonitoredSession:
         """Call a function with a `StepContext`; return its result.
 
         Raises:
-            ValueError: its one argument is not named `step_context`.
+            ValueError: the function has other parameters than one named `step_context`.
         """
         names = [name for name in inspect.signature(step_fn).parameters if name != "self"]
         if names != ["step_context"]:
@@ -269,7 +279,7 @@ class MonitoredSession:
         return step_fn(StepContext(self))
 
     def should_stop(self) -> bool:
-        """True if a hook, or the end of input, requested the stop, or the session is closed."""
+        """True if a hook or the end of the input has requested the stop, or the session is closed."""
         return not self._open or self.ours.should_stop()
 
     def close(self) -> None:
@@ -279,7 +289,7 @@ class MonitoredSession:
 
 
 def _called(scaffold: Scaffold, session: Any) -> Callable[[Any], Any]:
-    """A scaffold's function, which may wait for runs of the session, in a thread."""
+    """Adapt a scaffold's `init_fn`, which blocks on runs of the session: call it in a thread."""
 
     async def call(_: Any) -> None:
         assert scaffold.init_fn is not None
@@ -289,7 +299,7 @@ def _called(scaffold: Scaffold, session: Any) -> Callable[[Any], Any]:
 
 
 class SingularMonitoredSession(MonitoredSession):
-    """`tf.train.SingularMonitoredSession`: a `MonitoredSession` by its parts."""
+    """`tf.train.SingularMonitoredSession`: a `MonitoredSession` with the arguments of a `ChiefSessionCreator`."""
 
     def __init__(
         self,
@@ -310,7 +320,7 @@ class SingularMonitoredSession(MonitoredSession):
 
 
 def _intervals(steps: Any, secs: Any, otherwise: tuple[int | None, float | None]) -> tuple[int | None, float | None]:
-    """Steps and seconds between two savings: TensorFlow's if neither is given; None for never."""
+    """Resolve an interval in steps or seconds: `otherwise` if neither is given, (None, None) for never."""
     if steps is _DEFAULT and secs is _DEFAULT:
         return otherwise
     found = [None if value is _DEFAULT or (value is not None and value <= 0) else value for value in (steps, secs)]
@@ -335,14 +345,23 @@ def MonitoredTrainingSession(  # noqa: N802
     summary_dir: str | None = None,
     save_graph_def: bool = True,
 ) -> MonitoredSession:
-    """`tf.train.MonitoredTrainingSession`: a `MonitoredSession` that also saves and counts.
+    """`tf.train.MonitoredTrainingSession`: a `MonitoredSession` that also writes checkpoints and summaries.
 
     Args:
-        checkpoint_dir: checkpoints are restored from there, and saved there every `save_checkpoint_steps` steps or
-            `save_checkpoint_secs` seconds, 600 by default; None for both for never.
-        summary_dir: summaries are written there every `save_summaries_steps` steps, 100 by default, or
-            `save_summaries_secs` seconds; by default into `checkpoint_dir`.
-        log_step_count_steps: how often the steps per second are logged and written, if there is a folder of summaries.
+        checkpoint_dir: folder to restore from and to write checkpoints to; None for no checkpoints.
+        scaffold: initialisers and saver; by default a new `Scaffold`.
+        hooks, chief_only_hooks: called around each step.
+        save_checkpoint_secs, save_checkpoint_steps: seconds or steps between two checkpoints; by default 600 seconds,
+            None for both for never.
+        save_summaries_steps, save_summaries_secs: steps or seconds between two summaries; by default 100 steps, None
+            for both for never.
+        config: a `tf.ConfigProto`.
+        log_step_count_steps: steps between two reports of the steps per second, as a log line and an event; None for
+            never.  Needs a folder of summaries.
+        summary_dir: folder of summaries; by default `checkpoint_dir`.
+
+    Raises:
+        UnimplementedError: `master` is given, or `is_chief` is False.
     """
     refuse("MonitoredTrainingSession", is_chief=None if is_chief else "False")
     scaffold = scaffold or Scaffold()

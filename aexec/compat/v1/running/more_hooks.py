@@ -1,4 +1,4 @@
-"""Hooks that programs use less often, and the timer that their own hooks use.
+"""The less common hooks of `tf.train`, and the timer that programs use in hooks.
 
 Next to read: `training.py`.
 """
@@ -17,9 +17,10 @@ __all__ = ["FeedFnHook", "FinalOpsHook", "GlobalStepWaiterHook", "SecondOrStepTi
 
 
 class SecondOrStepTimer:
-    """`tf.train.SecondOrStepTimer`: due after a number of steps, or of seconds.
+    """`tf.train.SecondOrStepTimer`: tells whether an action is due, every so many steps or seconds.
 
-    Raises ValueError unless exactly one of them is given.
+    Raises:
+        ValueError: both intervals are given, or neither.
     """
 
     def __init__(self, every_secs: float | None = None, every_steps: int | None = None) -> None:
@@ -31,11 +32,11 @@ class SecondOrStepTimer:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew: the next step is due."""
+        """Forget the last time, so that the action is due at the next step."""
         self._last: tuple[int, float] | None = None
 
     def should_trigger_for_step(self, step: int) -> bool:
-        """Whether it is due at a step."""
+        """Whether the action is due at a step; False at the step of the last time."""
         if self._last is None:
             return True
         if self._last[0] == step:
@@ -45,18 +46,22 @@ class SecondOrStepTimer:
         return self._every_steps is not None and step >= self._last[0] + self._every_steps
 
     def update_last_triggered_step(self, step: int) -> tuple[float | None, int | None]:
-        """Note that it was done; return the seconds and steps since the last time, None at first."""
+        """Record that the action was done at a step.
+
+        Returns:
+            Seconds and steps since the last time; (None, None) the first time.
+        """
         now, before = time.time(), self._last
         self._last = step, now
         return (None, None) if before is None else (now - before[1], step - before[0])
 
     def last_triggered_step(self) -> int | None:
-        """The step of the last time; None if there was none."""
+        """The step at which the action was last done; None before the first time."""
         return None if self._last is None else self._last[0]
 
 
 class FeedFnHook(SessionRunHook):
-    """`tf.train.FeedFnHook`: feeds what a function returns."""
+    """`tf.train.FeedFnHook`: feeds each step with the dict that a function returns."""
 
     def __init__(self, feed_fn: Callable[[], Mapping[Any, Any]]) -> None:
         self.feed_fn = feed_fn
@@ -66,10 +71,10 @@ class FeedFnHook(SessionRunHook):
 
 
 class FinalOpsHook(SessionRunHook):
-    """`tf.train.FinalOpsHook`: runs fetches at the end.
+    """`tf.train.FinalOpsHook`: runs fetches at the end of the training.
 
     Attributes:
-        final_ops_values: their values; None before.
+        final_ops_values: the values of the fetches; None before the end.
     """
 
     def __init__(self, final_ops: Any, final_ops_feed_dict: Mapping[Any, Any] | None = None) -> None:
@@ -83,7 +88,11 @@ class FinalOpsHook(SessionRunHook):
 
 
 class GlobalStepWaiterHook(SessionRunHook):
-    """`tf.train.GlobalStepWaiterHook`: holds steps back until others have brought the global step to a number."""
+    """`tf.train.GlobalStepWaiterHook`: blocks the first step until other workers have reached a global step.
+
+    Raises:
+        RuntimeError: the graph has no global step.
+    """
 
     def __init__(self, wait_until_step: int) -> None:
         self._wait_until_step = wait_until_step

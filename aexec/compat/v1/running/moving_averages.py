@@ -1,4 +1,4 @@
-"""`tensorflow.python.training.moving_averages`: updates of averages that programs keep themselves.
+"""`tensorflow.python.training.moving_averages`: updates a moving average that the program keeps in a variable.
 
 Next to read: `aexec/training/moving_averages.py`.
 """
@@ -24,11 +24,11 @@ def assign_moving_average(
 
     Args:
         variable: the average.
-        value: what it moves towards, of its shape.
-        decay: near 1; a number or scalar tensor.
-        zero_debias: as if the average had begun at zero, divide it by the weight of the values so far,
-            `1 - decay ** n`.  Makes the variables `biased` and `local_step` beside it.
-        name: of the update.
+        value: the value to move towards, of the variable's shape.
+        decay: a number or scalar tensor in [0, 1), usually near 1.
+        zero_debias: correct the bias of an average that starts at 0: keep the biased average in a variable `biased`,
+            and assign it divided by `1 - decay ** n` after n updates, which the variable `local_step` counts.
+        name: scope of the update's nodes.
 
     Returns:
         The variable after the update.

@@ -1,4 +1,4 @@
-"""`tf.queue`: a table of queues.
+"""`tf.queue`: the namespace of queues.
 
 Next to read: `coordination.py`.
 """

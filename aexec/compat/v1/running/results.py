@@ -1,4 +1,4 @@
-"""Results of runs as TensorFlow gives them: arrays that a program may write into.
+"""Makes the arrays in a run's results writable, as TensorFlow's are.
 
 Next to read: `session.py`.
 """
@@ -14,9 +14,9 @@ __all__ = ["writable"]
 
 
 def writable(found: Any) -> Any:
-    """A structure of fetched values, in which arrays that cannot be written into are copies.
+    """Return a structure of fetched values in which read-only arrays are replaced by copies.
 
-    Values of constants and variables are the graph's own arrays, and shared; so are views of them.
+    Read-only arrays are the values of constants and variables themselves, or views of them.
     """
     if isinstance(found, np.ndarray):
         return found if found.flags.writeable else found.copy()

@@ -37,7 +37,7 @@ __all__ = [
 
 
 def build_tensor_info(tensor: Any) -> TensorInfo:
-    """`tf.saved_model.build_tensor_info`."""
+    """`tf.saved_model.build_tensor_info`: name, dtype and shape of a tensor."""
     return TensorInfo.of(getattr(tensor, "element", tensor))
 
 
@@ -54,7 +54,7 @@ def build_signature_def(
 
 
 def predict_signature_def(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Signature:
-    """`tf.saved_model.predict_signature_def`: of tensors."""
+    """`tf.saved_model.predict_signature_def`: a signature from name → tensor of inputs and outputs."""
     return Signature.of(inputs, outputs)
 
 
@@ -65,14 +65,22 @@ def simple_save(
     outputs: Mapping[str, Any],
     legacy_init_op: Any = None,
 ) -> Any:
-    """`tf.saved_model.simple_save`; awaited with an `AsyncSession`."""
+    """`tf.saved_model.simple_save`: write a model with the signature `serving_default`.
+
+    Returns:
+        The model's directory, or an awaitable with an `AsyncSession`.
+
+    Raises:
+        AlreadyExistsError: the directory holds a model.
+        UnimplementedError: `legacy_init_op` is given.
+    """
     refuse("simple_save", legacy_init_op=legacy_init_op)
     signature = predict_signature_def(inputs, outputs)
     return in_session(session, saved_model.save_saved_model, export_dir, {"serving_default": signature})
 
 
 class LoadedModel(saved_model.SavedModel):
-    """A loaded model, with the fields of its MetaGraphDef that programs read."""
+    """A loaded model with the fields of a MetaGraphDef, which TensorFlow returns."""
 
     @cached_property
     def _message(self) -> proto.MetaGraphDef:
@@ -80,7 +88,7 @@ class LoadedModel(saved_model.SavedModel):
 
     @property
     def graph_def(self) -> proto.GraphDef:
-        """Its graph."""
+        """The graph, as a message."""
         return self._message.graph_def
 
     @property
@@ -100,10 +108,17 @@ class LoadedModel(saved_model.SavedModel):
 
 
 def load(sess: Any, tags: Iterable[str], export_dir: str, import_scope: str | None = None, **saver_kwargs: Any) -> Any:
-    """`tf.saved_model.load`: into the graph of a session, whose variables it restores.
+    """`tf.saved_model.load`: import a model into a session's graph, and restore its variables there.
+
+    Args:
+        tags: the tags of the MetaGraph to load.
 
     Returns:
-        The model, with the `signature_def` of its MetaGraphDef and its `signatures`.
+        A `LoadedModel`.
+
+    Raises:
+        NotFoundError: there is no model in the directory.
+        UnimplementedError: the session is an `AsyncSession`, or `import_scope` is given for a model with variables.
     """
     refuse("saved_model.load", **saver_kwargs)
     if isinstance(sess, AsyncSession):
@@ -151,10 +166,21 @@ class SavedModelBuilder:
         main_op: Any = None,
         legacy_init_op: Any = None,
     ) -> Any:
-        """Write the session's graph and variables; awaited with an `AsyncSession`.
+        """Write the session's graph and variables.
+
+        Args:
+            tags: tags of the graph.
+            signature_def_map: name → signature.
+            clear_devices: leave out the devices that nodes request.
+            init_op, main_op, legacy_init_op: at most one: an operation to run when the model is loaded.
+            strip_default_attrs: leave out the attributes of nodes that have their op's default value.
+
+        Returns:
+            The model's directory, or an awaitable with an `AsyncSession`.
 
         Raises:
-            UnimplementedError: a second graph is added, or there are assets or a saver.
+            UnimplementedError: a graph was added before, or assets, a saver or a `train_op` are given.
+            ValueError: more than one operation is given.
         """
         refuse("SavedModelBuilder", assets_list=assets_list, train_op=train_op, saver=saver)
         if self._is_written:
@@ -173,15 +199,15 @@ class SavedModelBuilder:
         )
 
     def add_meta_graph(self, *args: Any, **kwargs: Any) -> None:
-        """Refused: a model has one graph here."""
+        """Always raises UnimplementedError: the builder writes one graph."""
         raise errors.UnsupportedError("SavedModelBuilder: a model has one graph here")
 
     def save(self, as_text: bool = False) -> str:
-        """The path of the model, which is written already.
+        """Return the path of the model's file, which `add_meta_graph_and_variables` has written.
 
         Raises:
             AssertionError: no graph was added.
-            UnimplementedError: as text.
+            UnimplementedError: `as_text` is True.
         """
         refuse("SavedModelBuilder.save", as_text=as_text)
         if not self._is_written:
@@ -190,7 +216,13 @@ class SavedModelBuilder:
 
 
 def classification_signature_def(examples: Any, classes: Any = None, scores: Any = None) -> Signature:
-    """`tf.saved_model.classification_signature_def`: of serialized examples."""
+    """`tf.saved_model.classification_signature_def`: a signature that classifies serialized Examples.
+
+    Args:
+        examples: serialized Examples, string.
+        classes: names of classes, string; or None.
+        scores: floating; or None.
+    """
     given = {"classes": classes, "scores": scores}
     outputs = {name: build_tensor_info(tensor) for name, tensor in given.items() if tensor is not None}
     inputs = {"inputs": build_tensor_info(examples)}
@@ -198,7 +230,7 @@ def classification_signature_def(examples: Any, classes: Any = None, scores: Any
 
 
 def regression_signature_def(examples: Any, predictions: Any) -> Signature:
-    """`tf.saved_model.regression_signature_def`: of serialized examples."""
+    """`tf.saved_model.regression_signature_def`: a signature from serialized Examples (string) to predictions."""
     inputs, outputs = {"inputs": build_tensor_info(examples)}, {"outputs": build_tensor_info(predictions)}
     return build_signature_def(inputs, outputs, "tensorflow/serving/regress")
 
@@ -242,20 +274,25 @@ tag_constants = _Tags
 signature_constants = _Keys
 constants = _Names
 
-# TensorFlow has them in `tf.saved_model`, too.
+# `tf.saved_model` also has the constants themselves, without their classes.
 globals().update(
     {name: value for kind in (_Tags, _Keys, _Names) for name, value in vars(kind).items() if name.isupper()}
 )
 
 
 def get_tensor_from_tensor_info(tensor_info: Any, graph: Any = None, import_scope: str | None = None) -> Any:
-    """`tf.saved_model.get_tensor_from_tensor_info`: the tensor of a graph that a message names."""
+    """`tf.saved_model.get_tensor_from_tensor_info`: the tensor that a TensorInfo message names.
+
+    Args:
+        graph: by default the default graph.
+        import_scope: the scope into which the message's graph was imported.
+    """
     name = tensor_info.name if not import_scope else f"{import_scope}/{tensor_info.name}"
     return (graph or get_default_graph()).get_tensor_by_name(name)
 
 
 def is_valid_signature(signature_def: Any) -> bool:
-    """`tf.saved_model.is_valid_signature`: whether it has inputs and outputs as its method needs them."""
+    """`tf.saved_model.is_valid_signature`: whether a signature has the inputs and outputs that its method requires."""
     if signature_def is None or not signature_def.inputs or not signature_def.outputs:
         return False
     inputs, outputs = signature_def.inputs, signature_def.outputs
@@ -276,7 +313,7 @@ __getattr__, __dir__ = namespace(
     __name__,
     {
         "Builder": "running.saved_model:SavedModelBuilder",
-        # TensorFlow's modules inside this one, whose names are all here.
+        # TensorFlow's submodules; all their names are in this module.
         **dict.fromkeys("builder loader signature_def_utils utils".split(), "running.saved_model"),
         "main_op": "running.main_op",
         "main_op_with_restore": "running.main_op:main_op_with_restore",

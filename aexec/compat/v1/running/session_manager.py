@@ -1,6 +1,6 @@
-"""`tf.train.SessionManager`: makes sessions that are restored from a checkpoint, or initialised.
+"""`tf.train.SessionManager`: makes sessions that are restored from a checkpoint or initialised.
 
-Next to read: `supervisor.py`, `monitored_session.py`, which need less of a program.
+Next to read: `supervisor.py` and `monitored_session.py`, which do more for a program.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class SessionManager:
     """`tf.train.SessionManager`.
 
     Args:
-        local_init_op: run in each new session, once it is restored or initialised.
-        ready_op: names of what is not initialised, a vector of strings; none if the model is ready.
-        ready_for_local_init_op: likewise, before `local_init_op`.
-        graph: by default the default one.
-        recovery_wait_secs: seconds between two looks for a checkpoint or a model that is ready.
-        local_init_feed_dict: for `local_init_op`.
+        local_init_op: run in each new session after it is restored or initialised.
+        ready_op: a tensor with the names of uninitialised variables, a string vector; empty if the model is ready.
+        ready_for_local_init_op: likewise; must be empty before `local_init_op` is run.
+        graph: by default the default graph.
+        recovery_wait_secs: seconds between two attempts to find a checkpoint or a ready model.
+        local_init_feed_dict: feeds of `local_init_op`.
 
     Raises:
-        InvalidArgumentError: there is a `ready_for_local_init_op` and no `local_init_op`.
+        ValueError: there is a `ready_for_local_init_op` and no `local_init_op`.
         UnimplementedError: `local_init_run_options` is given.
     """
 
@@ -61,7 +61,14 @@ class SessionManager:
     def _restored(
         self, session: Session, saver: Any, folder: str | None, path: str | None, wait: bool, most_secs: float
     ) -> bool:
-        """Restore a checkpoint, once there is one; return whether there is."""
+        """Restore a checkpoint of a folder or path; return whether there was one.
+
+        Args:
+            wait: wait up to `most_secs` seconds for a checkpoint in the folder.
+
+        Raises:
+            ValueError: both a folder and a path are given.
+        """
         if folder and path:
             raise errors.InvalidValueError("Can not provide both checkpoint_dir and checkpoint_filename_with_path.")
         if saver is None or not (folder or path):
@@ -93,10 +100,15 @@ class SessionManager:
         init_feed_dict: Mapping[Any, Any] | None = None,
         init_fn: Callable[[Session], Any] | None = None,
     ) -> Session:
-        """A session that is restored from a checkpoint; by `init_op` and `init_fn` if there is none.
+        """Make a session; restore it from a checkpoint, or run `init_op` and `init_fn` if there is none.
+
+        Args:
+            checkpoint_dir, checkpoint_filename_with_path: a folder, or a checkpoint's prefix; at most one.
+            wait_for_checkpoint: wait up to `max_wait_secs` seconds for a checkpoint in the folder.
 
         Raises:
-            RuntimeError: there is nothing to initialise the model with, or it is not ready then.
+            RuntimeError: there is no checkpoint and no initialiser, or the model is not ready afterwards.
+            ValueError: both a folder and a prefix are given.
         """
         session = Session(master, graph=self._graph, config=config)
         try:
@@ -133,7 +145,10 @@ class SessionManager:
         max_wait_secs: float = 7200,
         config: Any = None,
     ) -> tuple[Session, bool]:
-        """A session, and whether it is restored from a checkpoint and ready."""
+        """Make a session and restore it; return it, and whether there was a checkpoint and the model is ready.
+
+        Arguments, and the ValueError, are those of `prepare_session`.
+        """
         session = Session(master, graph=self._graph, config=config)
         try:
             found = checkpoint_dir, checkpoint_filename_with_path
@@ -146,10 +161,10 @@ class SessionManager:
         return session, is_ready
 
     def wait_for_session(self, master: str, config: Any = None, max_wait_secs: float | None = math.inf) -> Session:
-        """A session whose model another process of the cluster has initialised.
+        """Wait until another process of the cluster has initialised the model; return a session.
 
         Raises:
-            DeadlineExceededError: it was not ready after `max_wait_secs`.
+            DeadlineExceededError: the model was not ready after `max_wait_secs` seconds.
         """
         end = time.monotonic() + (math.inf if max_wait_secs is None else max_wait_secs)
         while True:
@@ -166,7 +181,7 @@ class SessionManager:
             time.sleep(self._wait_secs)
 
     def _run_local_init(self, session: Session) -> str | None:
-        """Run `local_init_op`; return what it needs and is not there, or None."""
+        """Run `local_init_op` if the model is ready for it; else return the reason why it is not."""
         op, ready, feeds = self._local
         if op is None:
             return None
@@ -177,7 +192,7 @@ class SessionManager:
 
     @staticmethod
     def _lacking(session: Session, op: Any) -> str | None:
-        """What an operation says is not initialised; None for nothing."""
+        """Run a ready op; return which variables are uninitialised, or None if there are none or `op` is None."""
         if op is None:
             return None
         try:

@@ -1,4 +1,4 @@
-"""`tf.summary`: aexec's summary ops, and a writer that need not be awaited.
+"""`tf.summary`: aexec's summary ops, and a writer whose methods block.
 
 Next to read: `aexec/summary/`.
 """
@@ -23,7 +23,15 @@ merge = renamed(summary.merge, "inputs collections name", "merge")
 
 
 class FileWriter:
-    """`tf.summary.FileWriter`: flushing and closing wait for the thread that writes.
+    """`tf.summary.FileWriter`: writes events to a file in a folder.  Its methods block.
+
+    Args:
+        logdir: the folder; it is created with the first event.
+        graph: written as the first event.
+        max_queue: number of events that may wait in memory.
+        flush_secs: an event that comes this many seconds after the last write writes all of them.
+        filename_suffix: end of the file's name.
+        graph_def, session: ignored.
 
     Attributes:
         ours: the `aexec.summary.FileWriter`.
@@ -53,7 +61,7 @@ class FileWriter:
         self.ours = summary.FileWriter(self._logdir, graph, **self._settings)
 
     def reopen(self) -> None:
-        """Write into a new file of the folder, if this one is closed."""
+        """Open a new file in the folder if the writer is closed."""
         if self._closed:
             self._open()
 
@@ -66,7 +74,7 @@ class FileWriter:
         return self._logdir
 
     def add_summary(self, summary: bytes | proto.Summary, global_step: int | None = None) -> None:
-        """Add the output of a summary op."""
+        """Add the output of a summary op.  Raises FailedPreconditionError if the writer is closed."""
         self._thread.wait(self.ours.add_summary(summary, int(global_step or 0)))
 
     def add_event(self, event: proto.Event) -> None:
@@ -81,7 +89,7 @@ class FileWriter:
         """Add a MetaGraph.
 
         Raises:
-            TypeError: it is none.
+            TypeError: the argument is not a MetaGraphDef.
         """
         if not isinstance(meta_graph_def, proto.MetaGraphDef):
             raise errors.InvalidTypeError(f"meta_graph_def must be type MetaGraphDef, saw type: {type(meta_graph_def)}")
@@ -89,11 +97,11 @@ class FileWriter:
         self.add_event(proto.Event(wall_time=time.time(), step=int(global_step or 0), meta_graph_def=data))
 
     def add_run_metadata(self, run_metadata: Any, tag: str, global_step: int | None = None) -> None:
-        """Add the measurements of a run."""
+        """Add the RunMetadata of a run.  Raises ValueError if the tag was used before."""
         self._thread.wait(self.ours.add_run_metadata(run_metadata, tag, int(global_step or 0)))
 
     def add_session_log(self, session_log: proto.SessionLog, global_step: int | None = None) -> None:
-        """Add what happened to a session: that it started, or wrote a checkpoint."""
+        """Add a SessionLog: that a session started, stopped or wrote a checkpoint."""
         event = proto.Event(wall_time=time.time(), step=int(global_step or 0), session_log=session_log)
         self.add_event(event)
 

@@ -1,7 +1,7 @@
-"""`tf.train.Supervisor`: a session that is initialised or restored, and kept in a folder while it trains.
+"""`tf.train.Supervisor`: prepares a session, and writes checkpoints and summaries while it trains.
 
-It starts no threads of its own: what is due, a checkpoint or a summary, is written when the program asks
-`should_stop()`.  Next to read: `loops.py`; then `training.py`, whose MonitoredTrainingSession came later.
+It starts no threads: `should_stop()` writes the checkpoint or summary that is due.  Next to read: `loops.py`; then
+`monitored_session.py`, its successor.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from aexec.variables.initialization import global_variables, global_variables_in
 
 __all__ = ["Supervisor"]
 
-_DEFAULT = 0  # in place of an operation, a saver or a writer: one is made
+_DEFAULT = 0  # stands for an operation, a saver or a writer that the supervisor makes
 
 
 class _Timer:
-    """Due at first, then again `seconds` after the last time; never if `seconds` is 0 or None."""
+    """Due at once, then every `seconds` seconds; never if `seconds` is 0 or None."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds or 0.0
         self._next = time.monotonic()
 
     def is_due(self) -> bool:
-        """Whether it is time; if so, begins to wait again."""
+        """Whether the time has come; True also restarts the interval."""
         if not self._seconds or time.monotonic() < self._next:
             return False
         self._next = time.monotonic() + self._seconds
@@ -46,22 +46,24 @@ class _Timer:
 
 
 class Supervisor:
-    """Prepares a session, and writes checkpoints and summaries into a folder.
+    """`tf.train.Supervisor`.
 
     Args:
-        graph: by default the default one.
-        init_op: by default initialises all global variables; None for nothing.
-        local_init_op: by default initialises local variables and tables.
-        init_fn: of the session; called after `init_op`, unless a checkpoint is restored.
-        logdir: the folder; None for none.
-        summary_op: by default all summaries, which then must not need feeds; None for none.
-        saver, summary_writer: by default one is made; None for none.
-        global_step: by default the graph's.
-        save_summaries_secs, save_model_secs: how often; 0 for never.
+        graph: by default the default graph.
+        init_op: initialises variables if there is no checkpoint; by default all global ones.  None for no operation.
+        init_feed_dict: feeds of `init_op`.
+        local_init_op: run in each new session; by default initialises local variables and tables.
+        init_fn: called with the session after `init_op`.
+        logdir: folder of checkpoints and summaries; None for neither.
+        summary_op: by default all summaries, which must not need feeds; None for none.
+        saver, summary_writer: by default new ones; None for none.
+        global_step: by default that of the graph.
+        save_summaries_secs, save_model_secs: seconds between two summaries or checkpoints; 0 for never.
+        stop_grace_secs: seconds that `stop` waits for threads.
+        checkpoint_basename: name of the checkpoints in the folder.
 
     Raises:
-        UnimplementedError: there is a cluster (`is_chief`), a session manager, operations that say whether a model is
-            ready, or options of a run.
+        UnimplementedError: `is_chief` is False, or a session manager, a ready op or run options are given.
     """
 
     USE_DEFAULT = _DEFAULT
@@ -126,10 +128,10 @@ class Supervisor:
         max_wait_secs: float = 7200,
         start_standard_services: bool = True,
     ) -> Session:
-        """A new session, whose variables are restored from the folder, or initialised, and whose queues are filled.
+        """Make a session, restore or initialise its variables, and start its queue runners.
 
         Raises:
-            UnimplementedError: it should wait for a checkpoint.
+            UnimplementedError: `wait_for_checkpoint` is True.
         """
         refuse("prepare_or_wait_for_session", wait_for_checkpoint=wait_for_checkpoint)
         self.coord.clear_stop()
@@ -155,7 +157,7 @@ class Supervisor:
         return session
 
     def start_standard_services(self, sess: Session) -> list[Any]:
-        """Have `should_stop` write checkpoints and summaries of a session; return no threads, since it needs none."""
+        """Make `should_stop` write checkpoints and summaries of a session.  Returns an empty list of threads."""
         self._session = sess
         return []
 
@@ -167,7 +169,7 @@ class Supervisor:
         start_standard_services: bool = True,
         close_summary_writer: bool = True,
     ) -> Iterator[Session]:
-        """Context manager: a prepared session; the end of the input ends the block without an error."""
+        """Context manager: a prepared session.  OutOfRangeError ends the block without an error."""
         session = self.prepare_or_wait_for_session(master, config, start_standard_services=start_standard_services)
         try:
             with session.as_default():
@@ -179,13 +181,13 @@ class Supervisor:
             session.close()
 
     def start_queue_runners(self, sess: Any, queue_runners: Any = None) -> list[Any]:
-        """Start queue runners, by default the graph's."""
+        """Start queue runners, by default all of the graph; return their tasks."""
         if queue_runners is None:
             return start_queue_runners(sess, self.coord)
         return self.coord.start(sess, queue_runners)
 
     def should_stop(self) -> bool:
-        """Whether to stop; before, writes the checkpoint or summary that is due."""
+        """Write the checkpoint and the summary that are due; return whether the stop is requested."""
         if self._session is not None:
             if self.save_path is not None and self.saver is not None and self._checkpoints.is_due():
                 os.makedirs(os.path.dirname(self.save_path), exist_ok=True)
@@ -195,7 +197,7 @@ class Supervisor:
         return self.coord.should_stop()
 
     def summary_computed(self, sess: Any, summary: Any, global_step: int | None = None) -> None:
-        """Write a summary, by default of the step that the session is at.
+        """Write a summary; its step is by default the session's global step.
 
         Raises:
             RuntimeError: there is no writer.
@@ -207,7 +209,7 @@ class Supervisor:
         self.summary_writer.add_summary(summary, global_step)
 
     def request_stop(self, ex: Any = None) -> None:
-        """Have `should_stop` say True."""
+        """Request the stop; `ex` is an error that `stop` raises."""
         self.coord.request_stop(ex)
 
     def stop_on_exception(self) -> Any:
@@ -215,11 +217,11 @@ class Supervisor:
         return self.coord.stop_on_exception()
 
     def wait_for_stop(self) -> None:
-        """Wait for a stop that another thread requests."""
+        """Block until another thread requests the stop."""
         self.coord.wait_for_stop()
 
     def stop(self, threads: Any = None, close_summary_writer: bool = True, ignore_live_threads: bool = False) -> None:
-        """Stop queue runners and the writer."""
+        """Stop queue runners, wait for threads, and close the writer.  Raises as `Coordinator.join`."""
         self._session = None
         self.coord.request_stop()
         self.coord.join(threads, self._grace_secs, ignore_live_threads)
@@ -229,10 +231,10 @@ class Supervisor:
     def loop(
         self, timer_interval_secs: float | None, target: Any, args: Any = None, kwargs: Any = None
     ) -> LooperThread:
-        """Start a thread that calls a function again and again, until the stop."""
+        """Start a `LooperThread` that calls a function until the stop; return it."""
         return LooperThread.loop(self.coord, timer_interval_secs, target, args, kwargs)
 
-    # Their names before 1.0
+    # The names of these methods before TensorFlow 1.0.
     PrepareSession = prepare_or_wait_for_session
     StartStandardServices = start_standard_services
     StartQueueRunners = start_queue_runners

@@ -1,6 +1,6 @@
-"""`tf.train`: optimisers, schedules, savers, training sessions, queue runners and input pipelines.
+"""`tf.train`: the namespace of optimizers, schedules, savers, training sessions, queue runners and input pipelines.
 
-A table of names of `optimizers.py`, `training.py`, `coordination.py`, and `aexec.training`.
+Next to read: `training.py` and `coordination.py`, which implement most of it.
 """
 
 from __future__ import annotations
