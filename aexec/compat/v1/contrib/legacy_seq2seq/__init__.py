@@ -1,6 +1,6 @@
-"""`tf.contrib.legacy_seq2seq`: networks that read and write sequences given as lists, and their losses.
+"""`tf.contrib.legacy_seq2seq`: encoders and decoders over sequences that are lists with a tensor per time step.
 
-Next to read: `plain.py`; and `../seq2seq/__init__.py`, which has what came later.
+Next to read: `plain.py`; and `../seq2seq/__init__.py`, the successor of this package.
 """
 
 from __future__ import annotations

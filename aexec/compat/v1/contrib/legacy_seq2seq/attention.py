@@ -1,6 +1,6 @@
-"""Decoders that attend to what an encoder read: Vinyals et al. 2014, "Grammar as a Foreign Language".
+"""Decoders with attention over an encoder's outputs: Vinyals et al. 2014, "Grammar as a Foreign Language".
 
-Next to read: `../seq2seq/attention.py`, which came later.
+Next to read: `../seq2seq/attention.py`, the successor of this module.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ def _of_type(value: Tensor, dtype: Any) -> Tensor:
 
 
 def _linear(parts: Sequence[Any], size: int) -> Tensor:
-    """The parts side by side, times `kernel`, plus `bias`: variables of the current scope."""
+    """Apply a linear layer to the concatenated parts [batch, …]: [batch, size].
+
+    The variables `kernel` and `bias` are in the current scope.
+    """
     x = parts[0] if len(parts) == 1 else ops.concat_v2(list(parts), 1)
     depth, dtype = sum(int(list(part.static_shape)[1]) for part in parts), x.dtype.base
     kernel: Any = get_variable("kernel", [depth, size], dtype)
@@ -36,9 +39,12 @@ def _linear(parts: Sequence[Any], size: int) -> Tensor:
 
 
 class _Attention:
-    """Heads that attend to states, [batch, time, size].
+    """Attention heads over states [batch, time, size].
 
-    Variables of each head are `AttnW_N` and `AttnV_N`, and the kernel and bias in the scope `Attention_N`.
+    Head N has the variables `AttnW_N` and `AttnV_N`, and `kernel` and `bias` in the scope `Attention_N`.
+
+    Raises:
+        ValueError: the size of the states is unknown.
     """
 
     def __init__(self, states: Tensor, num_heads: int, dtype: Any) -> None:
@@ -60,23 +66,23 @@ class _Attention:
         return ops.reshape(value, sizes if known else ops.pack(sizes))
 
     def __call__(self, query: Any) -> list[Tensor]:
-        """What each head sees, [batch, size], asked by a state of a cell."""
+        """The context vector of each head, [batch, size], for a query that is a cell's state."""
         parts = leaves_of(query)
-        return [self._seen(head, parts) for head in range(len(self._heads))]
+        return [self._context(head, parts) for head in range(len(self._heads))]
 
-    def _seen(self, head: int, query: Sequence[Any]) -> Tensor:
+    def _context(self, head: int, query: Sequence[Any]) -> Tensor:
         features, v = self._heads[head]
         with variable_scope(f"Attention_{head}"):
-            asked = _of_type(_linear(query, self.size), self._dtype)
-            y = ops.reshape(asked, [-1, 1, 1, self.size])
+            projected = _of_type(_linear(query, self.size), self._dtype)
+            y = ops.reshape(projected, [-1, 1, 1, self.size])
             scores = ops.sum(v * ops.tanh(features + y), [2, 3])
-            # TensorFlow computes this softmax in single precision, whatever the type.
+            # TensorFlow computes this softmax in float32 whatever the dtype.
             weights = _of_type(nn.softmax(_of_type(scores, dtypes.float32)), self._dtype)
-            seen = ops.sum(self._reshaped(weights, [-1, self._length, 1, 1]) * self._states, [1, 2])
-            return ops.reshape(seen, [-1, self.size])
+            context = ops.sum(self._reshaped(weights, [-1, self._length, 1, 1]) * self._states, [1, 2])
+            return ops.reshape(context, [-1, self.size])
 
-    def nothing(self, batch: Tensor) -> list[Tensor]:
-        """What the heads see before the first question: zeros."""
+    def zeros(self, batch: Tensor) -> list[Tensor]:
+        """The context vectors before the first query: zeros, [batch, size] per head."""
         empty = zeros(ops.pack([batch, self.size]), self._dtype)
         return [ops.reshape(empty, [-1, self.size]) for _ in self._heads]
 
@@ -93,22 +99,24 @@ def attention_decoder(
     scope: Any = None,
     initial_state_attention: bool = False,
 ) -> Decoded:
-    """Run a cell over inputs, [batch, size] each, and over what it attends to.
+    """`tf.contrib.legacy_seq2seq.attention_decoder`: run a cell with attention over `attention_states`.
 
-    At each time the input and what was seen before are projected to the size of the input; the cell reads that, its
-    new state asks what to see next, and the cell's output and what is seen are projected to the output.
+    In each step, the cell's input is a projection of the input and the previous context vectors to the size of the
+    input.  The new state is the query for the next context vectors.  The output is a projection of the cell's output
+    and these vectors.
 
     Args:
+        decoder_inputs: [batch, size] per step.
         initial_state: in the structure of the cell's state.
-        attention_states: what it attends to, [batch, time, size].
-        output_size: by default the cell's.
-        num_heads: how many heads attend, each with its own weights.
-        loop_function: (the last output, the number of the step) → the input, in place of all given ones but the first.
-        dtype: by default the variable scope's.
-        initial_state_attention: ask already by the initial state; else zeros are seen at first.
+        attention_states: [batch, time, size].
+        output_size: size of an output; by default the cell's.
+        num_heads: number of attention heads, each with its own variables.
+        loop_function: (previous output, number of the step) → input; replaces all given inputs except the first.
+        dtype: dtype of variables; by default that of the variable scope.
+        initial_state_attention: True to query with the initial state; False to start with context vectors of 0.
 
     Returns:
-        The outputs, [batch, output_size] each, and the last state.
+        The outputs, [batch, output_size] per step, and the final state.
 
     Raises:
         ValueError: there are no inputs or no heads, or the size of an input or of `attention_states` is unknown.
@@ -123,7 +131,7 @@ def attention_decoder(
         kind = opened.dtype
         attention = _Attention(convert_to_tensor(attention_states), num_heads, kind)
         state, outputs = initial_state, list[Tensor]()
-        seen = attention(state) if initial_state_attention else attention.nothing(ops.shape(given[0])[0])
+        contexts = attention(state) if initial_state_attention else attention.zeros(ops.shape(given[0])[0])
         for number, value in enumerate(given):
             x = value
             if number > 0:
@@ -131,12 +139,12 @@ def attention_decoder(
                 if loop_function is not None:
                     with variable_scope("loop_function", reuse=True):
                         x = loop_function(outputs[-1], number)
-            merged = _linear([_of_type(part, kind) for part in (x, *seen)], _size_of(x))
+            merged = _linear([_of_type(part, kind) for part in (x, *contexts)], _size_of(x))
             output, state = cell(merged, state)
             with variable_scope(get_variable_scope(), reuse=True if initial_state_attention else None):
-                seen = attention(state)
+                contexts = attention(state)
             with variable_scope("AttnOutputProjection"):
-                outputs.append(_linear([_of_type(output, kind), *seen], size))
+                outputs.append(_linear([_of_type(output, kind), *contexts], size))
     return outputs, state
 
 
@@ -162,15 +170,19 @@ def embedding_attention_decoder(
     scope: Any = None,
     initial_state_attention: bool = False,
 ) -> Decoded:
-    """`attention_decoder` over ids, [batch] each, which are rows of the variable `embedding`.
+    """`tf.contrib.legacy_seq2seq.embedding_attention_decoder`: `attention_decoder` over embedded ids.
 
     Args:
-        output_projection: weights and biases that make logits of an output; used only to choose the next id.
-        feed_previous: all inputs but the first are the ids that the outputs before choose.
-        update_embedding_for_previous: whether gradients reach the rows of these ids.
+        decoder_inputs: ids, [batch] per step, an integer.
+        num_symbols, embedding_size: shape of the variable `embedding`.
+        output_projection: (weights, biases) that turn an output into logits; used only by `feed_previous`.
+        feed_previous: replace all inputs except the first by the argmax of the previous output.
+        update_embedding_for_previous: whether gradients flow to the embeddings of these inputs.
+
+    Other arguments, and the result, are those of `attention_decoder`.
 
     Raises:
-        ValueError: the projection has other sizes; and as `attention_decoder`.
+        ValueError: the projection has other sizes, and for the reasons of `attention_decoder`.
     """
     with variable_scope(scope or "embedding_attention_decoder", dtype=dtype) as opened:
         check_projection(output_projection, num_symbols, opened.dtype)
@@ -201,18 +213,20 @@ def embedding_attention_seq2seq(
     scope: Any = None,
     initial_state_attention: bool = False,
 ) -> Decoded:
-    """A copy of a cell reads ids, and the cell attends to its outputs and writes ids.
+    """`tf.contrib.legacy_seq2seq.embedding_attention_seq2seq`: encode ids, and decode with attention to the encoding.
+
+    The encoder is a copy of the cell with its own variables.
 
     Args:
-        encoder_inputs, decoder_inputs: ids, [batch] for each time.
-        output_projection: as of `embedding_attention_decoder`; without it outputs are logits.
-        feed_previous: a bool, or a bool scalar tensor, for which both decoders are built.
-        dtype: of states and weights; by default the variable scope's.
-        num_heads, initial_state_attention: as of `attention_decoder`.
+        encoder_inputs, decoder_inputs: ids, [batch] per step, an integer.
+        output_projection: as in `embedding_attention_decoder`; without it the outputs are logits.
+        feed_previous: a bool; or a scalar bool tensor, which chooses between two decoders with the same variables.
+        dtype: dtype of states and variables; by default that of the variable scope.
+        num_heads, initial_state_attention: as in `attention_decoder`.
 
     Returns:
-        The outputs, [batch, num_decoder_symbols] each, or [batch, output_size] if there is a projection; and the last
-        state.
+        The outputs, [batch, num_decoder_symbols] per step, or [batch, cell.output_size] with a projection; and the
+        final state.
     """
     with variable_scope(scope or "embedding_attention_seq2seq", dtype=dtype) as opened:
         reader = EmbeddingWrapper(unbuilt_copy(cell), num_encoder_symbols, embedding_size)

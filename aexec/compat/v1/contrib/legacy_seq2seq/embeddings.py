@@ -1,4 +1,4 @@
-"""Networks that read and write sequences of ids, which are rows of tables: embeddings.
+"""Encoders and decoders over sequences of ids, which are looked up in embedding variables.
 
 Next to read: `attention.py`.
 """
@@ -30,16 +30,17 @@ __all__ = [
     "one2many_rnn_seq2seq",
 ]
 
-# Outputs, and the last state.
+# The outputs of each step, and the final state.
 Decoded = tuple[list[Tensor], Any]
 
 
 def next_embedding(table: Any, output_projection: Any, updates: bool) -> Callable[[Any, int], Tensor]:
-    """The loop function of greedy decoding: an output → the row of its largest element.
+    """Make the loop function of greedy decoding: it maps an output to the embedding of its argmax.
 
     Args:
-        output_projection: None, or weights and biases that make logits of an output.
-        updates: whether gradients reach the table through these rows.
+        table: the embedding variable.
+        output_projection: (weights, biases) that turn an output into logits; None if outputs are logits.
+        updates: whether gradients flow to the table through these embeddings.
     """
 
     def row(before: Any, _: int) -> Tensor:
@@ -51,7 +52,7 @@ def next_embedding(table: Any, output_projection: Any, updates: bool) -> Callabl
 
 
 def check_projection(output_projection: Any, num_symbols: int, dtype: Any) -> None:
-    """Raises ValueError if there is a projection, and not [any, num_symbols] with biases [num_symbols]."""
+    """Raise ValueError unless a projection has weights [any, num_symbols] and biases [num_symbols], or is None."""
     if output_projection is None:
         return
     sizes: list[list[int | None]] = [[None, num_symbols], [num_symbols]]
@@ -62,11 +63,12 @@ def check_projection(output_projection: Any, num_symbols: int, dtype: Any) -> No
 
 
 def decoded(feed_previous: Any, decode: Callable[[bool, bool], Decoded]) -> Decoded:
-    """The outputs and the state of a decoder, which is built once for each value that `feed_previous` may have.
+    """Build a decoder, or a choice between two if `feed_previous` is only known in a run.
 
     Args:
-        feed_previous: a bool, or a bool scalar tensor.
-        decode: (whether it reads its own outputs, whether these update the table) → outputs and state.
+        feed_previous: a bool, or a scalar bool tensor.
+        decode: builds a decoder, given whether it feeds back its outputs, and whether gradients flow to the embedding
+            through these.
     """
     if isinstance(feed_previous, bool):
         return decode(feed_previous, True)
@@ -90,16 +92,18 @@ def embedding_rnn_decoder(
     update_embedding_for_previous: bool = True,
     scope: Any = None,
 ) -> Decoded:
-    """Run a cell over ids, [batch] each, which are rows of the variable `embedding`.
+    """`tf.contrib.legacy_seq2seq.embedding_rnn_decoder`: run a cell over embedded ids.
 
     Args:
+        decoder_inputs: ids, [batch] per step, an integer.
         initial_state: in the structure of the cell's state.
-        output_projection: weights and biases that make logits of an output; used only to choose the next id.
-        feed_previous: all inputs but the first are the ids that the outputs before choose.
-        update_embedding_for_previous: whether gradients reach the rows of these ids.
+        num_symbols, embedding_size: shape of the variable `embedding`.
+        output_projection: (weights, biases) that turn an output into logits; used only by `feed_previous`.
+        feed_previous: replace all inputs except the first by the argmax of the previous output.
+        update_embedding_for_previous: whether gradients flow to the embeddings of these inputs.
 
     Returns:
-        The outputs, [batch, output_size] each, and the last state.
+        The cell's outputs, [batch, output_size] per step, and the final state.
 
     Raises:
         ValueError: the projection has other sizes.
@@ -123,16 +127,18 @@ def embedding_rnn_seq2seq(
     dtype: Any = None,
     scope: Any = None,
 ) -> Decoded:
-    """A copy of a cell reads ids, and the cell begins at its last state and writes ids.
+    """`tf.contrib.legacy_seq2seq.embedding_rnn_seq2seq`: encode ids, and decode from the encoder's final state.
+
+    The encoder is a copy of the cell with its own variables.
 
     Args:
-        encoder_inputs, decoder_inputs: ids, [batch] for each time.
-        output_projection: as of `embedding_rnn_decoder`; without it the cell's outputs are projected to logits.
-        feed_previous: a bool, or a bool scalar tensor, for which both decoders are built.
-        dtype: of states and weights; by default the variable scope's.
+        encoder_inputs, decoder_inputs: ids, [batch] per step, an integer.
+        output_projection: as in `embedding_rnn_decoder`; without it a layer turns the cell's outputs into logits.
+        feed_previous: a bool; or a scalar bool tensor, which chooses between two decoders with the same variables.
+        dtype: dtype of states and variables; by default that of the variable scope.
 
     Returns:
-        The outputs, [batch, num_decoder_symbols] each, or the cell's if there is a projection; and the last state.
+        Logits, [batch, num_decoder_symbols] per step, or the cell's outputs with a projection; and the final state.
     """
     with variable_scope(scope or "embedding_rnn_seq2seq", dtype=dtype) as opened:
         reader = EmbeddingWrapper(unbuilt_copy(cell), num_encoder_symbols, embedding_size)
@@ -159,14 +165,12 @@ def embedding_tied_rnn_seq2seq(
     dtype: Any = None,
     scope: Any = None,
 ) -> Decoded:
-    """A cell reads ids and writes ids, with the same weights and the same variable `embedding`.
+    """`tf.contrib.legacy_seq2seq.embedding_tied_rnn_seq2seq`: encode and decode with the same cell and embedding.
 
     Args:
-        num_decoder_symbols: size of the logits; by default `num_symbols`.
-        encoder_inputs, decoder_inputs, output_projection, feed_previous, dtype: as of `embedding_rnn_seq2seq`.
+        num_decoder_symbols: number of logits; by default `num_symbols`.
 
-    Returns:
-        As of `embedding_rnn_seq2seq`.
+    Other arguments, and the result, are those of `embedding_rnn_seq2seq`.
 
     Raises:
         ValueError: the projection has other sizes.
@@ -199,14 +203,18 @@ def one2many_rnn_seq2seq(
     dtype: Any = None,
     scope: Any = None,
 ) -> tuple[dict[str, list[Tensor]], dict[str, Any]]:
-    """A cell reads ids, and others begin at its last state and write ids, each in the scope `one2many_decoder_NAME`.
+    """`tf.contrib.legacy_seq2seq.one2many_rnn_seq2seq`: encode ids, and decode with several decoders.
+
+    Each decoder starts from the encoder's final state, and has its variables in the scope `one2many_decoder_NAME`.
 
     Args:
-        decoder_inputs_dict, dec_cells_dict, num_decoder_symbols_dict: by the names of the decoders.
-        encoder_inputs, feed_previous, dtype: as of `embedding_rnn_seq2seq`.
+        enc_cell: the encoder's cell.
+        decoder_inputs_dict, dec_cells_dict, num_decoder_symbols_dict: name of a decoder → its argument.
+
+    Other arguments are those of `embedding_rnn_seq2seq`.
 
     Returns:
-        The logits of each decoder, and its last state, by name.
+        The logits and the final states of the decoders, two dicts by name.
     """
     outputs, states = {}, {}
     with variable_scope(scope or "one2many_rnn_seq2seq", dtype=dtype) as opened:

@@ -1,6 +1,6 @@
-"""Losses of sequences given as lists, and models for buckets of lengths.
+"""Losses of sequences that are lists of tensors, and models that are unrolled for several lengths.
 
-Next to read: `plain.py`, whose outputs they take.
+Next to read: `plain.py`, whose outputs the losses take.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ def sequence_loss_by_example(
     softmax_loss_function: Callable[..., Tensor] | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """The weighted cross entropy of each example, [batch].
+    """`tf.contrib.legacy_seq2seq.sequence_loss_by_example`: the weighted cross entropy of each example, [batch].
 
     Args:
-        logits: [batch, classes] for each time.
-        targets, weights: [batch] for each time.
-        average_across_timesteps: divide by the sum of the weights.
-        softmax_loss_function: of `labels` and `logits` by name, in place of the sparse cross entropy.
+        logits: [batch, classes] per step, floating.
+        targets: class ids, [batch] per step, an integer.
+        weights: [batch] per step, floating.
+        average_across_timesteps: divide by the sum of an example's weights.
+        softmax_loss_function: called with `labels` and `logits` by name; by default the sparse cross entropy.
 
     Raises:
-        ValueError: the lists are not equally long.
+        ValueError: the lists differ in length.
     """
     if len(targets) != len(logits) or len(weights) != len(logits):
         raise errors.InvalidValueError(
@@ -63,7 +64,13 @@ def sequence_loss(
     softmax_loss_function: Callable[..., Tensor] | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """The sum of `sequence_loss_by_example` over the batch, divided by its size if it is averaged."""
+    """`tf.contrib.legacy_seq2seq.sequence_loss`: `sequence_loss_by_example` summed over the batch, a scalar.
+
+    Args:
+        average_across_batch: divide by the batch size.
+
+    Other arguments, and errors, are those of `sequence_loss_by_example`.
+    """
     with name_scope(name or "sequence_loss"):
         each = sequence_loss_by_example(logits, targets, weights, average_across_timesteps, softmax_loss_function)
         cost = ops.sum(each, list(range(each.static_shape.rank or 1)))
@@ -83,17 +90,17 @@ def model_with_buckets(
     per_example_loss: bool = False,
     name: str | None = None,
 ) -> tuple[list[Sequence[Any]], list[Tensor]]:
-    """One model for each bucket of lengths; all share their variables.
+    """`tf.contrib.legacy_seq2seq.model_with_buckets`: unroll a model for each bucket; all share their variables.
 
     Args:
-        encoder_inputs, decoder_inputs, targets, weights: a tensor for each time.
-        buckets: lengths of inputs and of outputs, the largest last.
+        encoder_inputs, decoder_inputs, targets, weights: lists with a tensor per step.
+        buckets: (encoder steps, decoder steps), in increasing order.
         seq2seq: (encoder inputs, decoder inputs) → (outputs, state).
-        softmax_loss_function: as of `sequence_loss_by_example`.
-        per_example_loss: losses are [batch], in place of their mean.
+        softmax_loss_function: as in `sequence_loss_by_example`.
+        per_example_loss: True for losses [batch], False for their mean.
 
     Returns:
-        For each bucket the outputs of `seq2seq`, and the loss.
+        Two lists with an entry per bucket: the outputs of `seq2seq`, and the loss.
 
     Raises:
         ValueError: a list is shorter than the last bucket.

@@ -1,6 +1,6 @@
-"""A cell that reads a sequence, and one that writes another, each given as a list of tensors.
+"""Encoder and decoder over sequences that are lists with a tensor per time step.
 
-Next to read: `embeddings.py`, whose sequences are ids.
+Next to read: `embeddings.py`, for sequences of ids.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ def rnn_decoder(
     loop_function: Callable[[Any, int], Any] | None = None,
     scope: Any = None,
 ) -> tuple[list[Tensor], Any]:
-    """Run a cell over inputs, [batch, size] each.
+    """`tf.contrib.legacy_seq2seq.rnn_decoder`: run a cell over inputs.
 
     Args:
-        loop_function: (the last output, the number of the step) → the input, in place of all given ones but the first.
+        decoder_inputs: [batch, size] per step.
+        initial_state: in the structure of the cell's state.
+        loop_function: (previous output, number of the step) → input; replaces all given inputs except the first.
 
     Returns:
-        The outputs, and the last state.
+        The outputs, [batch, output_size] per step, and the final state.
     """
     with variable_scope(scope or "rnn_decoder"):
         state, outputs, before = initial_state, [], None
@@ -50,7 +52,17 @@ def rnn_decoder(
 def basic_rnn_seq2seq(
     encoder_inputs: Sequence[Any], decoder_inputs: Sequence[Any], cell: Any, dtype: Any = "float32", scope: Any = None
 ) -> tuple[list[Tensor], Any]:
-    """A cell reads one sequence, and a copy of it with its own weights begins at its last state and reads another."""
+    """`tf.contrib.legacy_seq2seq.basic_rnn_seq2seq`: encode a sequence, and decode from the encoder's final state.
+
+    The encoder is a copy of the cell with its own variables.
+
+    Args:
+        encoder_inputs, decoder_inputs: [batch, size] per step.
+        dtype: dtype of the encoder's initial state.
+
+    Returns:
+        The decoder's outputs, [batch, output_size] per step, and its final state.
+    """
     with variable_scope(scope or "basic_rnn_seq2seq"):
         _, state = nn.static_rnn(unbuilt_copy(cell), encoder_inputs, dtype=dtype)
         return rnn_decoder(decoder_inputs, state, cell)
@@ -64,7 +76,11 @@ def tied_rnn_seq2seq(
     dtype: Any = "float32",
     scope: Any = None,
 ) -> tuple[list[Tensor], Any]:
-    """A cell reads one sequence, and then another, with the same weights."""
+    """`tf.contrib.legacy_seq2seq.tied_rnn_seq2seq`: `basic_rnn_seq2seq` with one cell for both sequences.
+
+    Args:
+        loop_function: as in `rnn_decoder`.
+    """
     with variable_scope("combined_tied_rnn_seq2seq"):
         within = scope or "tied_rnn_seq2seq"
         _, state = nn.static_rnn(cell, encoder_inputs, dtype=dtype, scope=within)

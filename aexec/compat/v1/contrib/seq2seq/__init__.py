@@ -1,4 +1,4 @@
-"""`tf.contrib.seq2seq`: networks that write sequences: attention, decoders, beam search and their loss.
+"""`tf.contrib.seq2seq`: networks that generate sequences: attention, decoders, beam search and a loss.
 
 Next to read: `decoding.py`.
 """

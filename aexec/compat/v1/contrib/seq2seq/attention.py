@@ -1,4 +1,4 @@
-"""Attention: Bahdanau et al. 2014 and Luong et al. 2015, and the cell that attends.
+"""Attention mechanisms of Bahdanau et al. 2014 and Luong et al. 2015, and a cell wrapper that uses them.
 
 Next to read: `decoding.py`.
 """
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def hardmax(logits: Any, name: str | None = None) -> Tensor:
-    """1 for the largest of the last axis, 0 for the others."""
+    """The one-hot encoding of the largest element of the last axis; shape and dtype of `logits`."""
     with name_scope(name or "Hardmax"):
         x = convert_to_tensor(logits)
         one, nothing = (convert_to_tensor(value, x.dtype.base) for value in (1, 0))
@@ -42,17 +42,21 @@ def hardmax(logits: Any, name: str | None = None) -> Tensor:
 
 
 class AttentionMechanism:
-    """The base of mechanisms: called with a query [batch, units], it says how much each time of a memory counts.
+    """The base of mechanisms: maps a query [batch, units] to alignments, the weights [batch, time] of a memory.
+
+    A subclass overrides `_score`.
 
     Args:
-        memory: [batch, time, size]; what is beyond its length counts as zeros.
-        memory_sequence_length: the length of each example, [batch]; None for all.
-        probability_fn: scores [batch, time] → probabilities; softmax by default.
-        score_mask_value: the score of what is beyond the length; minus infinity by default.
+        query_layer: layer applied to queries, or None.
+        memory: [batch, time, size], floating.  Time steps beyond an example's length are set to 0.
+        probability_fn: turns scores [batch, time] into alignments; softmax by default.
+        memory_sequence_length: the length of each example, [batch], an integer; None if all have the full length.
+        memory_layer: layer that turns the memory into keys, or None.
+        score_mask_value: score of time steps beyond an example's length; minus infinity by default.
 
     Attributes:
-        values: the memory.
-        keys: the memory through the memory layer, [batch, time, units].
+        values: the masked memory, [batch, time, size].
+        keys: the output of the memory layer, [batch, time, units].
     """
 
     def __init__(
@@ -83,7 +87,7 @@ class AttentionMechanism:
 
     @property
     def alignments_size(self) -> Any:
-        """How many times the memory has."""
+        """The number of time steps of the memory: an int if it is known, else a scalar int32 tensor."""
         known = list(self.keys.static_shape)[1]
         return ops.shape(self.keys)[1] if known is None else known
 
@@ -94,11 +98,11 @@ class AttentionMechanism:
         return zeros(ops.pack([batch_size, self.alignments_size]), dtype)
 
     def initial_state(self, batch_size: Any, dtype: Any) -> Tensor:
-        """The alignments before the first step."""
+        """The state before the first step: the initial alignments."""
         return self.initial_alignments(batch_size, dtype)
 
     def __call__(self, query: Any, state: Any) -> tuple[Tensor, Tensor]:
-        """How much each time counts, [batch, time], and the next state, which is the same."""
+        """Return the alignments, [batch, time], and the next state, which are the same tensor."""
         alignments = self._probabilities(self._score(query))
         return alignments, alignments
 
@@ -119,7 +123,18 @@ def _dense(units: int, name: str, dtype: Any) -> Any:
 
 
 class LuongAttention(AttentionMechanism):
-    """The product of query and keys, by default not scaled; `scale` multiplies it by the variable `attention_g`."""
+    """`tf.contrib.seq2seq.LuongAttention`: scores are dot products of query and keys.
+
+    Args:
+        num_units: depth of the keys; queries must have the same depth.
+        scale: multiply the scores by the variable `attention_g`.
+
+    Other arguments are those of `AttentionMechanism`.
+
+    Raises:
+        ValueError: a query has another depth.
+        UnimplementedError: `custom_key_value_fn` is given.
+    """
 
     def __init__(
         self,
@@ -157,9 +172,18 @@ class LuongAttention(AttentionMechanism):
 
 
 class BahdanauAttention(AttentionMechanism):
-    """`v · tanh(keys + query)`, both through layers; normalised: with v of a learned length, and a bias.
+    """`tf.contrib.seq2seq.BahdanauAttention`: scores are v · tanh(keys + query layer of the query).
 
-    Variables are `attention_v`, and `attention_g` and `attention_b` if normalised.
+    v is the variable `attention_v`.  With `normalize`, v is scaled to the learned length `attention_g`, and the
+    variable `attention_b` is added inside tanh.
+
+    Args:
+        num_units: depth of the keys and of the layer over queries.
+
+    Other arguments are those of `AttentionMechanism`.
+
+    Raises:
+        UnimplementedError: `custom_key_value_fn` is given.
     """
 
     def __init__(
@@ -205,12 +229,12 @@ class AttentionWrapperState(NamedTuple):
     """The state of an `AttentionWrapper`.
 
     Attributes:
-        cell_state: of the cell inside.
-        attention: what was attended to, [batch, size].
-        time: the number of steps, an int32 scalar.
-        alignments: how much each time of the memory counted, or one for each mechanism.
-        alignment_history: of all steps, a TensorArray; () if it is not kept.
-        attention_state: of the mechanisms.
+        cell_state: state of the wrapped cell.
+        attention: the attention vector of the last step, [batch, size].
+        time: number of steps so far, an int32 scalar.
+        alignments: alignments of the last step, [batch, time]; a tuple if there are several mechanisms.
+        alignment_history: a TensorArray of the alignments of all steps, () if it is not kept; or a tuple.
+        attention_state: state of the mechanism; or a tuple.
     """
 
     cell_state: Any
@@ -221,22 +245,30 @@ class AttentionWrapperState(NamedTuple):
     attention_state: Any
 
     def clone(self, **kwargs: Any) -> AttentionWrapperState:
-        """The same with other parts."""
+        """Return a copy in which the given fields are replaced."""
         return self._replace(**kwargs)
 
 
 class AttentionWrapper(RNNCell):
-    """A cell that reads its inputs beside what it attended to, and then attends again.
+    """`tf.contrib.seq2seq.AttentionWrapper`: a cell with attention.
+
+    Each step feeds the inputs and the previous attention to the wrapped cell, queries the mechanism with the cell's
+    output, and computes the next attention from the weighted memory.
 
     Args:
-        attention_mechanism: one, or a list of several.
-        attention_layer_size: the size of a layer over the cell's outputs and what was read of the memory, or a list of
-            sizes; by default there is no layer.
-        alignment_history: keep the alignments of all steps.
-        cell_input_fn: (inputs, attention) → the cell's inputs; side by side by default.
-        output_attention: the outputs are what was attended to; else the cell's.
-        initial_cell_state: of the cell, in `zero_state`.
-        attention_layer: in place of sizes, a layer object or a list of such.
+        cell: the wrapped cell.
+        attention_mechanism: an `AttentionMechanism`, or a list.
+        attention_layer_size: units of a layer over the cell's output and the weighted memory, or a list of sizes, one
+            per mechanism.  By default the attention is the weighted memory itself.
+        alignment_history: keep the alignments of all steps in the state.
+        cell_input_fn: (inputs, attention) → the cell's inputs; by default their concatenation.
+        output_attention: True if the output is the attention, False if it is the cell's output.
+        initial_cell_state: the cell's state in `zero_state`; by default zeros.
+        attention_layer: a layer object, or a list, in place of `attention_layer_size`.
+
+    Raises:
+        ValueError: both layers and sizes are given, or their number is not that of the mechanisms.
+        UnimplementedError: `attention_fn` is given.
     """
 
     def __init__(
@@ -280,11 +312,11 @@ class AttentionWrapper(RNNCell):
         return AttentionWrapperState(self._cell.state_size, self._attention_size, [], sizes, (), sizes)
 
     def _each(self, parts: list[Any]) -> Any:
-        """For several mechanisms a tuple, for one its part."""
+        """`parts` as a tuple if the wrapper was made with a list of mechanisms, else the only part."""
         return tuple(parts) if self._is_multi else parts[0]
 
     def zero_state(self, batch_size: Any, dtype: Any) -> AttentionWrapperState:
-        """The state before the first step."""
+        """The state before the first step: attention and alignments are 0."""
         with name_scope(f"{type(self).__name__}ZeroState"):
             inner = self._initial_cell_state
             if inner is None:
@@ -334,7 +366,11 @@ class AttentionWrapper(RNNCell):
 
 
 def _layers_of(count: int, sizes: Any, layers: Any, dtype: Any) -> list[Any] | None:
-    """The attention layer of each mechanism; None for none."""
+    """Make the list of attention layers, one per mechanism; None if neither sizes nor layers are given.
+
+    Raises:
+        ValueError: both are given, or there are not `count` of them.
+    """
     if sizes is not None and layers is not None:
         raise errors.InvalidValueError("Only one of attention_layer_size and attention_layer should be set")
     if sizes is None and layers is None:

@@ -1,4 +1,4 @@
-"""Beam search: the best few sequences at once, as in Wu et al. 2016.
+"""Beam search: keeps the best few sequences of each example, with the length penalty of Wu et al. 2016.
 
 Next to read: `decoding.py`.
 """
@@ -30,7 +30,14 @@ __all__ = [
 
 
 class BeamSearchDecoderState(NamedTuple):
-    """The state: each part is [batch, beam, …]."""
+    """The state of a `BeamSearchDecoder`.
+
+    Attributes:
+        cell_state: state of the cell, [batch, beam, …].
+        log_probs: log-probability of each sequence, [batch, beam], floating.
+        finished: whether a sequence has reached the end token, [batch, beam], bool.
+        lengths: tokens of each sequence, with the end token, [batch, beam], int64.
+    """
 
     cell_state: Any
     log_probs: Any
@@ -39,7 +46,7 @@ class BeamSearchDecoderState(NamedTuple):
 
 
 class BeamSearchDecoderOutput(NamedTuple):
-    """The outputs of a step, [batch, beam]: scores, ids, and the beam that each comes from."""
+    """The outputs of a step: scores (floating), ids and indices of the parent beams (int32), all [batch, beam]."""
 
     scores: Any
     predicted_ids: Any
@@ -47,14 +54,14 @@ class BeamSearchDecoderOutput(NamedTuple):
 
 
 class FinalBeamSearchDecoderOutput(NamedTuple):
-    """The sequences, [batch, time, beam], the best one first; and the outputs of all steps."""
+    """The ids of the sequences, [batch, time, beam], best beam first; and the outputs of all steps."""
 
     predicted_ids: Any
     beam_search_decoder_output: BeamSearchDecoderOutput
 
 
 def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
-    """Each example several times, one after the other, in a structure of tensors."""
+    """Repeat each example of a structure of tensors: [batch, …] → [batch * multiplier, …], copies adjacent."""
 
     def tiled(leaf: Any) -> Tensor:
         value = convert_to_tensor(leaf)
@@ -72,11 +79,15 @@ def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
 
 
 def gather_tree(step_ids: Any, parent_ids: Any, max_sequence_lengths: Any, end_token: Any) -> Tensor:
-    """Sequences of ids from the ids of each step and the beams that these come from, all [time, batch, beam].
+    """Reconstruct sequences from the ids of each step, following parent beams back from the last step.
 
     Args:
-        max_sequence_lengths: the longest sequence of each example, [batch].
-        end_token: stands behind the end.
+        step_ids, parent_ids: ids, and indices of their parent beams, [time, batch, beam], int32.
+        max_sequence_lengths: length of the longest sequence of each example, [batch], an integer.
+        end_token: fills positions after a sequence's first end token.
+
+    Returns:
+        [time, batch, beam], int32.
     """
     ids, parents = convert_to_tensor(step_ids), convert_to_tensor(parent_ids)
     shape = ops.shape(ids)
@@ -100,17 +111,23 @@ def gather_tree(step_ids: Any, parent_ids: Any, max_sequence_lengths: Any, end_t
 
 
 class BeamSearchDecoder(Decoder):
-    """Decodes the `beam_width` best sequences of each example.
+    """`tf.contrib.seq2seq.BeamSearchDecoder`: decodes the `beam_width` best sequences of each example.
 
-    The state must be tiled before, by `tile_batch`, that of an attention's memory too.
+    Tile the initial state with `tile_batch` first, and the memory of an attention mechanism as well.
 
     Args:
-        embedding: a matrix, or a function of ids.
-        start_tokens: the first ids, [batch].
-        end_token: the id after which a sequence has finished.
-        initial_state: [batch × beam, …].
-        length_penalty_weight: scores are divided by ((5 + length) / 6) to this power; 0 for none.
-        coverage_penalty_weight: not supported.
+        cell: the cell that computes logits [batch * beam, classes], or their input if there is an output layer.
+        embedding: a matrix, or a function from ids to inputs of the cell.
+        start_tokens: the first ids, [batch], int32.
+        end_token: the id that ends a sequence, an int32 scalar.
+        initial_state: state of the cell, [batch * beam_width, …].
+        beam_width: number of sequences per example.
+        output_layer: layer object applied to the cell's outputs, or None.
+        length_penalty_weight: scores are divided by ((5 + length) / 6) ** this; 0 for no penalty.
+
+    Raises:
+        ValueError: `start_tokens` is not a vector.
+        UnimplementedError: there is a coverage penalty, or the state keeps an alignment history.
     """
 
     def __init__(
@@ -158,7 +175,7 @@ class BeamSearchDecoder(Decoder):
         return BeamSearchDecoderOutput(dtype, dtypes.int32, dtypes.int32)
 
     def _split(self, leaf: Any) -> Tensor:
-        """[batch, beam, …] of [batch × beam, …]; a scalar is left alone."""
+        """Reshape [batch * beam, …] to [batch, beam, …]; return a scalar unchanged."""
         value = convert_to_tensor(leaf)
         if value.static_shape.rank == 0:
             return value
@@ -168,7 +185,7 @@ class BeamSearchDecoder(Decoder):
         return ops.ensure_shape(made, shape=[None, self._width, *list(value.static_shape)[1:]])
 
     def _merged(self, leaf: Any, rank: int = 1) -> Tensor:
-        """[batch × beam, …] of [batch, beam, …]; a scalar is left alone."""
+        """Reshape [batch, beam, …] to [batch * beam, …]; return a scalar unchanged."""
         value = convert_to_tensor(leaf)
         if value.static_shape.rank == 0:
             return value
@@ -180,7 +197,7 @@ class BeamSearchDecoder(Decoder):
     def initialize(self, name: str | None = None) -> tuple[Any, Any, Any]:
         dtype = leaves_of(self._initial)[0].dtype.base
         first = ops.fill(ops.pack([self._batch]), 0)
-        # All beams are alike at first: only one of them counts.
+        # All beams start alike.  With log-probability -inf for all but one, the first step picks different tokens.
         finished = ops.one_hot(first, self._width, convert_to_tensor(False), convert_to_tensor(True))
         log_probs = ops.one_hot(
             first, self._width, convert_to_tensor(0.0, dtype), convert_to_tensor(float("-inf"), dtype)
@@ -203,11 +220,18 @@ class BeamSearchDecoder(Decoder):
         return outputs, following, self._embed(outputs.predicted_ids), following.finished
 
     def _chosen(self, logits: Tensor, state: BeamSearchDecoderState) -> tuple[BeamSearchDecoderOutput, Any]:
-        """The best continuations of all beams of an example, and the beams' new state without the cell's."""
+        """Choose the best continuations among all beams of each example.
+
+        Args:
+            logits: [batch, beam, classes].
+
+        Returns:
+            The outputs of the step, and the next state with an empty `cell_state`.
+        """
         dtype = logits.dtype.base
         classes = ops.shape(logits)[2]
         steps = nn.log_softmax(logits)
-        # What has finished goes on with the end only, at no cost.
+        # A finished sequence may only repeat the end token, which leaves its log-probability unchanged.
         ends = ops.one_hot(self._end, classes, convert_to_tensor(0.0, dtype), convert_to_tensor(dtype.min, dtype))
         steps = ops.select_v2(ops.expand_dims(state.finished, 2), ops.expand_dims(ops.expand_dims(ends, 0), 0), steps)
         totals = ops.expand_dims(state.log_probs, 2) + steps

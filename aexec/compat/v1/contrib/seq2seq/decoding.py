@@ -1,4 +1,4 @@
-"""Decoders, and the loop that runs them.
+"""`Decoder`, `BasicDecoder`, and `dynamic_decode`, the loop that runs a decoder.
 
 ::
 
@@ -28,10 +28,9 @@ __all__ = ["BasicDecoder", "BasicDecoderOutput", "Decoder", "dynamic_decode"]
 
 
 class Decoder:
-    """The base of decoders.
+    """`tf.contrib.seq2seq.Decoder`: the base of decoders.
 
-    A subclass has `batch_size`, `output_dtype` (a structure of types, that of its outputs), `initialize()` → finished,
-    first inputs, first state; and `step(time, inputs, state)` → outputs, next state, next inputs, finished.
+    A subclass overrides `batch_size`, `output_dtype`, `initialize` and `step`, and may override `finalize`.
     """
 
     @property
@@ -41,39 +40,50 @@ class Decoder:
 
     @property
     def output_dtype(self) -> Any:
-        """Types in the structure of the outputs."""
+        """The dtypes of a step's outputs, in their structure."""
         raise NotImplementedError
 
     @property
     def tracks_own_finished(self) -> bool:
-        """Whether an example that has finished may go on."""
+        """True if `step` keeps track of finished examples, as with beams; False if finished examples stay finished."""
         return False
 
     def initialize(self, name: str | None = None) -> tuple[Any, Any, Any]:
-        """Whether each example has finished, the first inputs, and the first state."""
+        """Return which examples have finished, [batch], bool; the first inputs; and the first state."""
         raise NotImplementedError
 
     def step(self, time: Any, inputs: Any, state: Any, name: str | None = None) -> tuple[Any, Any, Any, Any]:
-        """The outputs of a step, the next state, the next inputs, and whether each example has finished."""
+        """Return the outputs of a step, the next state, the next inputs, and which examples have finished.
+
+        Args:
+            time: number of the step from 0, an int32 scalar.
+        """
         raise NotImplementedError
 
     def finalize(self, outputs: Any, final_state: Any, sequence_lengths: Any) -> tuple[Any, Any]:
-        """Called after the last step with all outputs, [time, batch, …]; may return others."""
+        """Convert the outputs of all steps, [time, batch, …], and the final state; called after the last step.
+
+        Raises:
+            NotImplementedError: nothing is to be converted (the default).
+        """
         raise NotImplementedError
 
 
 class BasicDecoderOutput(NamedTuple):
-    """The outputs of a `BasicDecoder`: of its cell, and what the helper says they mean."""
+    """The outputs of a `BasicDecoder`: those of its cell (or output layer), and the helper's sample of them."""
 
     rnn_output: Any
     sample_id: Any
 
 
 class BasicDecoder(Decoder):
-    """Runs a cell; a helper chooses what it reads.
+    """`tf.contrib.seq2seq.BasicDecoder`: runs a cell on the inputs that a helper chooses.
 
     Args:
-        output_layer: a layer object of the cell's outputs.
+        cell: the cell.
+        helper: a `Helper`.
+        initial_state: state of the cell before the first step.
+        output_layer: layer object applied to the cell's outputs, or None.
     """
 
     def __init__(self, cell: Any, helper: Any, initial_state: Any, output_layer: Any = None) -> None:
@@ -118,18 +128,23 @@ def dynamic_decode(
     swap_memory: bool = False,
     scope: Any = None,
 ) -> tuple[Any, Any, Tensor]:
-    """Run a decoder until all examples have finished.
+    """`tf.contrib.seq2seq.dynamic_decode`: run a decoder until all examples have finished.
 
     Args:
-        output_time_major: outputs are [time, batch, …] instead of [batch, time, …].
-        impute_finished: examples that have finished keep their state, and their outputs are zeros.
-        maximum_iterations: the most steps, an int scalar; None for no bound.
+        decoder: an object with the methods of `Decoder`.
+        output_time_major: True for outputs [time, batch, …], False for [batch, time, …].
+        impute_finished: keep the state of finished examples, and set their outputs to 0.
+        maximum_iterations: greatest number of steps, an int scalar; None for no limit.
+        parallel_iterations: as in `tf.while_loop`.
+        swap_memory: ignored.
+        scope: variable scope; `decoder` by default.
 
     Returns:
-        The outputs in the decoder's structure, the last state, and the length of each example.
+        The outputs in the structure of `output_dtype`, the final state, and the length of each example, [batch],
+        int32.
 
     Raises:
-        TypeError: it is no decoder.
+        TypeError: `decoder` has no method `initialize` or `step`.
     """
     if not hasattr(decoder, "initialize") or not hasattr(decoder, "step"):
         raise errors.InvalidTypeError(f"Expected decoder to be type Decoder, but saw: {type(decoder)}")
@@ -186,7 +201,7 @@ def _all(values: Tensor) -> Tensor:
 
 
 def _kept(over: Tensor, old: Any, new: Tensor) -> Tensor:
-    """The old state of examples that have finished; scalars, which no example owns, are new."""
+    """Select the old state for finished examples, the new one for others.  A scalar has no examples, and is new."""
     return new if new.static_shape.rank == 0 else chosen_examples(over, convert_to_tensor(old), new)
 
 

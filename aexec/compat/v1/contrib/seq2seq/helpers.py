@@ -1,4 +1,4 @@
-"""Helpers of decoders: what a decoder reads next, given what it wrote.
+"""Helpers of decoders: sample from a step's outputs, and choose the inputs of the next step.
 
 Next to read: `decoding.py`.
 """
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def embedding_of(embedding: Any) -> Callable[[Any], Tensor]:
-    """A function of ids: itself, or the look-up in a matrix."""
+    """Return a function from ids to embeddings: the given function, or a lookup in the given matrix."""
     return embedding if callable(embedding) else lambda ids: nn.embedding_lookup(embedding, ids)
 
 
@@ -41,16 +41,18 @@ def _likeliest(outputs: Any) -> Tensor:
 
 
 def _drawn(logits: Any, seed: int | None) -> Tensor:
-    """A class for each example, by its logits [batch, classes]."""
+    """Draw a class per example from logits [batch, classes]; returns [batch], int32."""
     first, second = get_seed(seed)
     return ops.cast(ops.multinomial(logits, 1, seed=first, seed2=second), DstT=dtypes.int32)[:, 0]
 
 
 class Helper:
-    """The base of helpers.
+    """`tf.contrib.seq2seq.Helper`: the base of helpers.  A subclass sets `batch_size` and overrides the methods.
 
-    A subclass has `batch_size`, `initialize()` → finished, first inputs; `sample(time, outputs, state)` → ids; and
-    `next_inputs(time, outputs, state, sample_ids)` → finished, next inputs, next state.
+    Attributes:
+        batch_size: the number of examples.
+        sample_ids_shape: the shape of one example's sample.
+        sample_ids_dtype: the dtype of samples.
     """
 
     batch_size: Any
@@ -58,22 +60,22 @@ class Helper:
     sample_ids_dtype: Any = dtypes.int32
 
     def initialize(self, name: str | None = None) -> tuple[Any, Any]:
-        """Whether each example has finished, and the first inputs."""
+        """Return which examples have finished, [batch], bool; and the first inputs."""
         raise NotImplementedError
 
     def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
-        """What the outputs say, such as ids."""
+        """Sample from the outputs of a step: ids, [batch, *sample_ids_shape]."""
         raise NotImplementedError
 
     def next_inputs(
         self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
     ) -> tuple[Any, Any, Any]:
-        """Whether each example has finished, the next inputs, and the next state."""
+        """Return which examples have finished, [batch], bool; the next inputs; and the next state."""
         raise NotImplementedError
 
 
 class CustomHelper(Helper):
-    """A helper of three functions."""
+    """`tf.contrib.seq2seq.CustomHelper`: a helper whose three methods are given as functions."""
 
     def __init__(
         self,
@@ -107,11 +109,14 @@ class CustomHelper(Helper):
 
 
 class TrainingHelper(Helper):
-    """Reads given inputs.
+    """`tf.contrib.seq2seq.TrainingHelper`: feeds given inputs; samples are the argmax of the outputs.
 
     Args:
-        inputs: [batch, time, …], or a structure of such; [time, batch, …] if `time_major`.
-        sequence_length: of each example, [batch].
+        inputs: [batch, time, …], or a structure of such tensors; [time, batch, …] if `time_major`.
+        sequence_length: length of each example, [batch], an integer.
+
+    Raises:
+        ValueError: `sequence_length` is not a vector, or the rank of an input is unknown.
     """
 
     def __init__(self, inputs: Any, sequence_length: Any, time_major: bool = False, name: str | None = None) -> None:
@@ -148,7 +153,7 @@ class TrainingHelper(Helper):
     ) -> tuple[Any, Any, Any]:
         later = time + 1
         finished = ops.greater_equal(ops.cast(later, DstT=self.sequence_length.dtype.base), self.sequence_length)
-        # After the last step nothing is read.
+        # The last step still needs inputs for a next one, which nobody uses: read the last again.
         at = ops.minimum(later, self._steps - 1)
         return finished, self._packed([array.read(at) for array in self._arrays]), state
 
@@ -160,9 +165,17 @@ class TrainingHelper(Helper):
 
 
 class ScheduledEmbeddingTrainingHelper(TrainingHelper):
-    """Reads given inputs, or with a probability the embedding of what was written: Bengio et al. 2015.
+    """`tf.contrib.seq2seq.ScheduledEmbeddingTrainingHelper`: scheduled sampling, Bengio et al. 2015.
 
-    Where the given inputs are read, ids are -1.
+    For each example and step, the next input is with `sampling_probability` the embedding of a sampled id, otherwise
+    the given input; the sample is then -1.
+
+    Args:
+        embedding: a matrix, or a function from ids to inputs.
+        sampling_probability: a scalar or [batch], in [0, 1].
+        seed, scheduling_seed: seeds of the samples, and of the choices between sample and input.
+
+    Other arguments, and errors, are those of `TrainingHelper`.
     """
 
     def __init__(
@@ -195,12 +208,15 @@ class ScheduledEmbeddingTrainingHelper(TrainingHelper):
 
 
 class GreedyEmbeddingHelper(Helper):
-    """Reads the embedding of the likeliest id.
+    """`tf.contrib.seq2seq.GreedyEmbeddingHelper`: feeds the embedding of the most probable id.
 
     Args:
-        embedding: a matrix, or a function of ids.
-        start_tokens: the first ids, [batch].
-        end_token: the id after which an example has finished.
+        embedding: a matrix, or a function from ids to inputs.
+        start_tokens: the first ids, [batch], int32.
+        end_token: the id that ends a sequence, an int32 scalar.
+
+    Raises:
+        ValueError: `start_tokens` is not a vector, or `end_token` is not a scalar.
     """
 
     def __init__(self, embedding: Any, start_tokens: Any, end_token: Any) -> None:
@@ -228,10 +244,13 @@ class GreedyEmbeddingHelper(Helper):
 
 
 class SampleEmbeddingHelper(GreedyEmbeddingHelper):
-    """Reads the embedding of an id that is drawn by its probability.
+    """`tf.contrib.seq2seq.SampleEmbeddingHelper`: feeds the embedding of a sampled id.
 
     Args:
-        softmax_temperature: divides the logits; above 0.
+        softmax_temperature: positive; divides the logits before sampling.  None for 1.
+        seed: seed of the samples.
+
+    Other arguments, and errors, are those of `GreedyEmbeddingHelper`.
     """
 
     def __init__(
@@ -251,7 +270,15 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
 
 
 class InferenceHelper(Helper):
-    """Reads what a function of the sample says, until another function says that it is the end."""
+    """`tf.contrib.seq2seq.InferenceHelper`: samples, ends and next inputs come from functions.
+
+    Args:
+        sample_fn: outputs of a step → sample.
+        sample_shape, sample_dtype: shape of one example's sample, and dtype of samples.
+        start_inputs: the first inputs, [batch, …].
+        end_fn: sample → which examples have finished, [batch], bool.
+        next_inputs_fn: sample → next inputs; by default the sample itself.
+    """
 
     def __init__(
         self,
@@ -284,7 +311,7 @@ class InferenceHelper(Helper):
 
 
 def _swapped(value: Tensor) -> Tensor:
-    """The first two axes exchanged."""
+    """Exchange the first two axes.  Raises ValueError if the rank is unknown."""
     if value.static_shape.rank is None:
         raise errors.InvalidValueError(f"the rank of '{value.name}' must be known")
     return ops.transpose(value, [1, 0, *range(2, value.static_shape.rank)])

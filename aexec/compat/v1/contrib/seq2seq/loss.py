@@ -1,4 +1,4 @@
-"""`tf.contrib.seq2seq.sequence_loss`: the cross entropy of sequences of classes.
+"""`tf.contrib.seq2seq.sequence_loss`: the weighted cross entropy of sequences of classes.
 
 Next to read: `decoding.py`.
 """
@@ -28,21 +28,21 @@ def sequence_loss(
     softmax_loss_function: Callable[..., Tensor] | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """The weighted cross entropy, summed over time or the batch where that is averaged or summed.
+    """The weighted cross entropy, reduced over the axes whose flag is True.
 
     Args:
-        logits: [batch, time, classes].
-        targets: classes, [batch, time].
-        weights: [batch, time]; 0 for what does not count.
-        average_across_timesteps, average_across_batch: divide the sum over that axis by the sum of weights.
-        sum_over_timesteps, sum_over_batch: divide it by the number of weights that are not 0.
-        softmax_loss_function: of `labels` and `logits` by name, in place of the sparse cross entropy.
+        logits: [batch, time, classes], floating.
+        targets: class ids, [batch, time], an integer.
+        weights: [batch, time], floating; 0 leaves a position out.
+        average_across_timesteps, average_across_batch: reduce the axis, and divide by the sum of weights.
+        sum_over_timesteps, sum_over_batch: reduce the axis, and divide by the number of nonzero weights.
+        softmax_loss_function: called with `labels` and `logits` by name; by default the sparse cross entropy.
 
     Returns:
-        A scalar; [batch], [time] or [batch, time] if only one axis is averaged or summed, or none.
+        [batch, time] without the reduced axes.
 
     Raises:
-        ValueError: ranks are others, or one axis is averaged and one summed.
+        ValueError: an argument has another rank, or one axis is to be averaged and the other summed.
     """
     values, classes, counted = (convert_to_tensor(given) for given in (logits, targets, weights))
     for value, rank, what in ((values, 3, "Logits"), (classes, 2, "Targets"), (counted, 2, "Weights")):
