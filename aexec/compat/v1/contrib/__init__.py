@@ -1,7 +1,7 @@
-"""`tf.contrib`: the part of TensorFlow 1's that programs use, over aexec's own layers, cells and losses.
+"""`tf.contrib`: the most used modules of TensorFlow 1's contrib, over aexec's own layers, cells and losses.
 
-A module for each of contrib's, loaded when it is first used.  TensorFlow 2 has none of them; defaults and formulas are
-those of TensorFlow 1.15.  Next to read: `layers.py`.
+Modules are loaded on first use.  TensorFlow 2 has no contrib; defaults and formulas are those of TensorFlow 1.15.  Next
+to read: `layers.py`.
 """
 
 from __future__ import annotations

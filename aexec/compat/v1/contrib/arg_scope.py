@@ -1,4 +1,4 @@
-"""`tf.contrib.framework.arg_scope`: arguments of functions for all calls inside a `with` block.
+"""`tf.contrib.framework.arg_scope`: default arguments of functions inside a `with` block.
 
 ::
 
@@ -20,13 +20,13 @@ __all__ = ["add_arg_scope", "arg_scope", "arg_scoped_arguments", "current_arg_sc
 
 Scope = Mapping[Any, Mapping[str, Any]]
 
-# Function that takes part → its arguments, in this task or thread; replaced as a whole, never written to.
+# Key of a decorated function → default arguments, in this task or thread.  Replaced as a whole, never mutated.
 _current: ContextVar[Scope] = ContextVar("aexec_compat_arg_scope", default={})  # noqa: B039
 _arguments: dict[Any, tuple[str, ...]] = {}
 
 
 def add_arg_scope(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: the function takes part in `arg_scope`; arguments of a call come before those of the scope."""
+    """Decorator: calls of the function get default arguments from `arg_scope`; arguments of the call override them."""
 
     @functools.wraps(func)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -43,31 +43,35 @@ def _key(function: Any) -> Any:
 
 
 def has_arg_scope(func: Any) -> bool:
-    """Whether a function takes part."""
+    """Whether a function is decorated with `add_arg_scope`."""
     return _key(func) in _arguments
 
 
 def arg_scoped_arguments(func: Any) -> tuple[str, ...]:
-    """The names of a function's arguments."""
+    """The names of a decorated function's positional parameters.  Raises KeyError if it is not decorated."""
     return _arguments[_key(func)]
 
 
 def current_arg_scope() -> Scope:
-    """The arguments by function in this block; `arg_scope` enters them again."""
+    """The current default arguments by function; pass the result to `arg_scope` to restore them elsewhere."""
     return _current.get()
 
 
 @contextmanager
 def arg_scope(list_ops_or_scope: Sequence[Any] | Scope, **kwargs: Any) -> Iterator[Scope]:
-    """Context manager: calls of these functions get these arguments by default, beside those of outer blocks.
+    """Context manager: set default arguments of functions, in addition to those of outer blocks.
 
     Args:
-        list_ops_or_scope: functions; or what another block gave, which is entered again in place of the current one.
-        kwargs: the arguments; none with a scope.
+        list_ops_or_scope: a list of decorated functions; or a scope that another block yielded, which replaces the
+            current one.
+        kwargs: the default arguments; none with a scope.
+
+    Yields:
+        The new scope.
 
     Raises:
-        ValueError: a function does not take part, or there are arguments with a scope.
-        TypeError: neither a list nor a scope is given.
+        ValueError: a function is not decorated with `add_arg_scope`, or both a scope and arguments are given.
+        TypeError: `list_ops_or_scope` is neither a list nor a scope.
     """
     if isinstance(list_ops_or_scope, Mapping):
         if kwargs:

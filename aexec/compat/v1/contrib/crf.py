@@ -1,8 +1,9 @@
 """`tf.contrib.crf`: linear-chain conditional random fields, Lafferty et al. 2001.
 
-Scores of tags are `inputs` [batch, time, tags]; `transition_params` [tags, tags] has the score of each tag after each
-other; after the end of a sequence nothing counts.  Next to read: `../functions/control_flow_ops.py`, whose `scan` runs
-over time.
+Arguments of the functions: `inputs` are the unary scores, [batch, time, tags], floating; `tag_indices` [batch, time],
+an integer; `sequence_lengths` [batch], an integer; `transition_params[i, j]` is the score of tag j after tag i, [tags,
+tags].  Time steps after the end of a sequence are ignored.  Next to read: `../functions/control_flow_ops.py`, whose
+`scan` runs over time.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ __all__ = [
 
 
 def _float_mask(lengths: Any, like: Tensor, dtype: Any) -> Tensor:
-    """[batch, time]: 1 before the end of each sequence, then 0."""
+    """[batch, time]: 1 before the end of each sequence, 0 after it."""
     return sequence_mask(lengths, ops.shape(like)[1], dtype)
 
 
 def crf_unary_score(tag_indices: Any, sequence_lengths: Any, inputs: Any) -> Tensor:
-    """The sum of the scores of tags [batch, time] by themselves: [batch]."""
+    """The sum of the unary scores of each sequence's tags, [batch]."""
     scores, tags = convert_to_tensor(inputs), convert_to_tensor(tag_indices)
     picked = ops.gather_v2(scores, ops.expand_dims(tags, 2), 2, batch_dims=2)
     return ops.sum(ops.squeeze(picked, squeeze_dims=[2]) * _float_mask(sequence_lengths, tags, scores.dtype.base), [1])
 
 
 def crf_binary_score(tag_indices: Any, sequence_lengths: Any, transition_params: Any) -> Tensor:
-    """The sum of the scores of tags [batch, time] after each other: [batch]."""
+    """The sum of the transition scores of each sequence's tags, [batch]."""
     tags, params = convert_to_tensor(tag_indices), convert_to_tensor(transition_params)
     pairs = ops.pack([tags[:, :-1], tags[:, 1:]], axis=2)
     mask = _float_mask(sequence_lengths, tags, params.dtype.base)[:, 1:]
@@ -53,26 +54,30 @@ def crf_binary_score(tag_indices: Any, sequence_lengths: Any, transition_params:
 
 
 def crf_sequence_score(inputs: Any, tag_indices: Any, sequence_lengths: Any, transition_params: Any) -> Tensor:
-    """The score of sequences of tags: [batch], not normalised."""
+    """The unnormalised score of each sequence of tags, [batch]: unary and transition scores."""
     unary = crf_unary_score(tag_indices, sequence_lengths, inputs)
     return unary + crf_binary_score(tag_indices, sequence_lengths, transition_params)
 
 
 def crf_multitag_sequence_score(inputs: Any, tag_bitmap: Any, sequence_lengths: Any, transition_params: Any) -> Tensor:
-    """The score of all sequences of allowed tags, `tag_bitmap` [batch, time, tags] of bools: [batch]."""
+    """The log-sum-exp of the scores of all sequences of allowed tags, [batch].
+
+    Args:
+        tag_bitmap: which tags are allowed, [batch, time, tags], bool.
+    """
     scores = convert_to_tensor(inputs)
     allowed = ops.select_v2(tag_bitmap, scores, ops.fill(ops.shape(scores), convert_to_tensor(float("-inf"))))
     return crf_log_norm(allowed, sequence_lengths, transition_params)
 
 
 def _by_time(value: Tensor) -> Tensor:
-    """[time, batch, …] of [batch, time, …]."""
+    """Transpose [batch, time, …] to [time, batch, …]."""
     rank = value.static_shape.rank or 3
     return ops.transpose(value, [1, 0, *range(2, rank)])
 
 
 def crf_log_norm(inputs: Any, sequence_lengths: Any, transition_params: Any) -> Tensor:
-    """The logarithm of the sum of the exponentials of all sequences' scores: [batch]; 0 for an empty sequence."""
+    """The log-partition function: the log-sum-exp of the scores of all tag sequences, [batch]; 0 for length 0."""
     scores, params = convert_to_tensor(inputs), convert_to_tensor(transition_params)
     mask = sequence_mask(sequence_lengths, ops.shape(scores)[1])
     by_time, in_time = _by_time(scores), ops.transpose(mask, [1, 0])
@@ -91,13 +96,13 @@ def crf_log_norm(inputs: Any, sequence_lengths: Any, transition_params: Any) -> 
 def crf_log_likelihood(
     inputs: Any, tag_indices: Any, sequence_lengths: Any, transition_params: Any = None
 ) -> tuple[Tensor, Any]:
-    """The log-likelihood of sequences of tags, [batch], and the transitions' scores.
+    """The log-likelihood of each sequence of tags, [batch], and the transition scores, [tags, tags].
 
     Args:
-        transition_params: by default the variable `transitions`.
+        transition_params: by default a new variable `transitions`.
 
     Raises:
-        ValueError: the number of tags is unknown, and there are no `transition_params`.
+        ValueError: `transition_params` is None, and the number of tags is unknown.
     """
     scores = convert_to_tensor(inputs)
     params = transition_params
@@ -111,7 +116,12 @@ def crf_log_likelihood(
 
 
 def viterbi_decode(score: Any, transition_params: Any) -> tuple[list[int], Any]:
-    """The best tags for an array of scores [time, tags], and their score; without a graph."""
+    """Decode one sequence with NumPy: return its best tags, a list, and their score.
+
+    Args:
+        score: unary scores, an array [time, tags].
+        transition_params: an array [tags, tags].
+    """
     score = np.asarray(score)
     trellis, back = score[0], []
     for now in score[1:]:
@@ -125,12 +135,16 @@ def viterbi_decode(score: Any, transition_params: Any) -> tuple[list[int], Any]:
 
 
 def crf_decode(potentials: Any, transition_params: Any, sequence_length: Any) -> tuple[Tensor, Tensor]:
-    """The best tags of each sequence, int32 [batch, time] with zeros after its end, and their scores, [batch]."""
+    """The best tags of each sequence, [batch, time], int32, 0 after its end; and their scores, [batch].
+
+    Args:
+        potentials: unary scores, [batch, time, tags].
+    """
     scores, params = convert_to_tensor(potentials), convert_to_tensor(transition_params)
     shape = ops.shape(scores)
     mask = sequence_mask(sequence_length, shape[1])
     by_time, in_time = _by_time(scores), ops.transpose(mask, [1, 0])
-    # Beyond the end the state stays, and a tag leads back to itself.
+    # After the end of a sequence the scores stay, and back pointers point each tag to itself.
     itself = ops.broadcast_to(ops.range(0, shape[2], 1), ops.pack([shape[0], shape[2]]))
 
     def forward(before: Any, now: Any) -> tuple[Tensor, Tensor]:

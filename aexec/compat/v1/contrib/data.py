@@ -1,4 +1,4 @@
-"""`tf.contrib.data`: what TensorFlow 1 had before `tf.data.experimental`.
+"""`tf.contrib.data`: TensorFlow 1's predecessor of `tf.data.experimental`.
 
 Next to read: `aexec/compat/v1/functions/data_experimental.py`.
 """
@@ -29,7 +29,11 @@ _Apply = Callable[[Any], Any]
 
 
 def assert_element_shape(expected_shapes: Any) -> _Apply:
-    """`tf.contrib.data.assert_element_shape`: the same elements, whose shapes are then known; a run checks them."""
+    """`tf.contrib.data.assert_element_shape`: set the static shapes of elements, and check them in each run.
+
+    Raises:
+        TypeError: a component of the elements is not a tensor.
+    """
 
     def apply(dataset: Any) -> Any:
         spec = dataset.spec_here
@@ -48,12 +52,12 @@ def assert_element_shape(expected_shapes: Any) -> _Apply:
 
 
 def batch_and_drop_remainder(batch_size: Any) -> _Apply:
-    """`tf.contrib.data.batch_and_drop_remainder`."""
+    """`tf.contrib.data.batch_and_drop_remainder`: `Dataset.batch` that drops a smaller last batch."""
     return lambda dataset: dataset.batch(batch_size, drop_remainder=True)
 
 
 def padded_batch_and_drop_remainder(batch_size: Any, padded_shapes: Any, padding_values: Any = None) -> _Apply:
-    """`tf.contrib.data.padded_batch_and_drop_remainder`."""
+    """`tf.contrib.data.padded_batch_and_drop_remainder`: `Dataset.padded_batch` that drops a smaller last batch."""
     return lambda dataset: dataset.padded_batch(batch_size, padded_shapes, padding_values, drop_remainder=True)
 
 
@@ -67,7 +71,11 @@ def read_batch_features(
     num_epochs: int | None = None,
     capacity: int = 10000,
 ) -> Any:
-    """`tf.contrib.data.read_batch_features`: the next batch of parsed examples from files."""
+    """`tf.contrib.data.read_batch_features`: tensors of the next batch of Examples, read from files and parsed.
+
+    Arguments are those of `tf.data.experimental.make_batched_features_dataset`; `randomize_input` is its `shuffle`, and
+    `capacity` its `shuffle_buffer_size`.
+    """
     dataset = make_batched_features_dataset(
         file_pattern,
         batch_size,
@@ -82,7 +90,7 @@ def read_batch_features(
 
 
 def reduce_dataset(dataset: Any, reducer: Any) -> Any:
-    """`tf.contrib.data.reduce_dataset`: one value made of all elements."""
+    """`tf.contrib.data.reduce_dataset`: reduce all elements to one value with a `Reducer`."""
     grouped = dataset.group_by_reducer(lambda *_: 0, reducer)
     return grouped.get_single_element()
 
@@ -90,10 +98,15 @@ def reduce_dataset(dataset: Any, reducer: Any) -> Any:
 def sliding_window_batch(
     window_size: int, stride: int | None = None, window_shift: int | None = None, window_stride: int = 1
 ) -> _Apply:
-    """`tf.contrib.data.sliding_window_batch`: batches of elements, each beginning some elements after the last.
+    """`tf.contrib.data.sliding_window_batch`: overlapping batches of `window_size` elements.
 
     Args:
-        stride: an older name of `window_shift`, which is 1 by default.
+        stride: the older name of `window_shift`.
+        window_shift: elements from the start of a batch to the start of the next; 1 by default.
+        window_stride: elements from one element of a batch to the next.
+
+    Raises:
+        ValueError: both `stride` and `window_shift` are given.
     """
     if stride is not None and window_shift is not None:
         raise errors.InvalidValueError("Cannot specify both `stride` and `window_shift`")

@@ -1,4 +1,4 @@
-"""`tf.contrib.feature_column`: columns of sequences, and the layer that is made of them.
+"""`tf.contrib.feature_column`: columns of sequences, and `sequence_input_layer`.
 
 Next to read: `aexec/compat/v1/feature_column/sequence_layer.py`.
 """

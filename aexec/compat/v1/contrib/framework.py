@@ -1,4 +1,4 @@
-"""`tf.contrib.framework`: variables by scope and suffix, values from checkpoints, and `arg_scope`.
+"""`tf.contrib.framework`: creates, finds and assigns variables, and has `arg_scope`.
 
 Next to read: `arg_scope.py`.
 """
@@ -55,7 +55,13 @@ def variable(
     custom_getter: Any = None,
     use_resource: bool | None = None,
 ) -> Any:
-    """The variable of that name in the current scope, found or made."""
+    """Get or create a variable in the current scope, as `tf.get_variable` does.
+
+    Args:
+        device: device of the variable; "" for the current one.
+        collections: by default GLOBAL_VARIABLES.
+        caching_device: ignored.
+    """
     from aexec.client.building import device as on
 
     with on(device or None):
@@ -75,12 +81,12 @@ def variable(
 
 @add_arg_scope
 def model_variable(name: str, *args: Any, **kwargs: Any) -> Any:
-    """`variable`, also in the collection of the model's variables."""
+    """`variable`, added to the collection MODEL_VARIABLES as well."""
     return variable(name, *args, **{"custom_getter": model_getter(None, {}), **kwargs})
 
 
 def local_variable(initial_value: Any, validate_shape: bool = True, name: str | None = None, **kwargs: Any) -> Any:
-    """A variable that is not saved, and is initialised by `tf.local_variables_initializer`."""
+    """Create a local variable: savers skip it, and `tf.local_variables_initializer` initialises it."""
     from aexec.compat.v1.functions.variables import Variable
 
     settings = {"trainable": False, "collections": [GraphKeys.LOCAL_VARIABLES], **kwargs}
@@ -90,7 +96,7 @@ def local_variable(initial_value: Any, validate_shape: bool = True, name: str | 
 def get_variables(
     scope: str | VariableScope | None = None, suffix: str | None = None, collection: str = GraphKeys.GLOBAL_VARIABLES
 ) -> list[Any]:
-    """The variables of a collection whose names begin with a scope, and end with a suffix."""
+    """The variables of a collection whose names begin with `scope` and end with `suffix`."""
     within = scope.name if isinstance(scope, VariableScope) else scope
     if suffix is not None:
         ending = suffix if ":" in suffix else f"{suffix}:0"
@@ -99,17 +105,17 @@ def get_variables(
 
 
 def get_model_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
-    """The model's variables."""
+    """`get_variables` of the collection MODEL_VARIABLES."""
     return get_variables(scope, suffix, GraphKeys.MODEL_VARIABLES)
 
 
 def get_trainable_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
-    """The trainable variables."""
+    """`get_variables` of the collection TRAINABLE_VARIABLES."""
     return get_variables(scope, suffix, GraphKeys.TRAINABLE_VARIABLES)
 
 
 def get_local_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
-    """The local variables."""
+    """`get_variables` of the collection LOCAL_VARIABLES."""
     return get_variables(scope, suffix, GraphKeys.LOCAL_VARIABLES)
 
 
@@ -119,13 +125,13 @@ def get_variables_by_suffix(suffix: str, scope: Any = None) -> list[Any]:
 
 
 def get_variables_by_name(given_name: str, scope: Any = None) -> list[Any]:
-    """The variables whose last part of the name is the given one."""
+    """The variables in a scope whose name's last part is `given_name`."""
     ending = f"/{given_name}:0"
     return [one for one in get_variables(scope) if one.name.endswith(ending) or one.name == f"{given_name}:0"]
 
 
 def get_unique_variable(var_op_name: str) -> Any:
-    """The variable of that full name.  Raises ValueError if there is none."""
+    """The variable whose full name is `var_op_name`.  Raises ValueError if there is none."""
     found = [one for one in get_variables(var_op_name) if one.name.rpartition(":")[0] == var_op_name]
     if not found:
         raise errors.InvalidValueError(f"Variable {var_op_name} not found.")
@@ -133,10 +139,10 @@ def get_unique_variable(var_op_name: str) -> Any:
 
 
 def get_variables_to_restore(include: Iterable[str] | None = None, exclude: Iterable[str] | None = None) -> list[Any]:
-    """The variables in some scopes, by default all, without those in others.
+    """The variables in the scopes `include`, by default all, except those in the scopes `exclude`.
 
     Raises:
-        TypeError: an argument is no list.
+        TypeError: an argument is not a list or tuple.
     """
     for scopes, name in ((include, "include"), (exclude, "exclude")):
         if scopes is not None and not isinstance(scopes, list | tuple):
@@ -152,7 +158,11 @@ def filter_variables(
     exclude_patterns: Iterable[str] | None = None,
     reg_search: bool = True,
 ) -> list[Any]:
-    """The variables whose names match one of some patterns, by default all, and none of others."""
+    """The variables whose names match one of `include_patterns`, by default all, and none of `exclude_patterns`.
+
+    Args:
+        reg_search: True to match anywhere in a name, False to match from its beginning.
+    """
     import re
 
     matches = re.search if reg_search else re.match
@@ -166,10 +176,10 @@ def filter_variables(
 
 
 def assign_from_values(var_names_to_values: Mapping[str, Any]) -> tuple[Any, dict[Any, Any]]:
-    """An operation that assigns arrays to variables by their names, and what to feed it.
+    """Build an operation that assigns arrays to variables; return it and the feeds that it needs.
 
     Raises:
-        ValueError: there is no variable of a name, or its shape is another.
+        ValueError: there is no variable of a name, or its shape differs from the array's.
     """
     import numpy as np
 
@@ -184,7 +194,7 @@ def assign_from_values(var_names_to_values: Mapping[str, Any]) -> tuple[Any, dic
 
 
 def assign_from_values_fn(var_names_to_values: Mapping[str, Any]) -> Callable[[Any], None]:
-    """A function of a session that assigns arrays to variables by their names."""
+    """A function that takes a session, and assigns arrays to variables there.  Raises as `assign_from_values`."""
     assigned, feeds = assign_from_values(var_names_to_values)
     return lambda session: session.run(assigned, feeds)
 
@@ -219,15 +229,15 @@ def _from_checkpoint(model_path: str, var_list: Any, ignore_missing: bool, resha
 def assign_from_checkpoint(
     model_path: str, var_list: Any, ignore_missing_vars: bool = False
 ) -> tuple[Any, dict[Any, Any]]:
-    """An operation that assigns a checkpoint's values to variables, and what to feed it.
+    """Build an operation that assigns a checkpoint's values to variables; return it and the feeds that it needs.
 
     Args:
-        model_path: the checkpoint.
-        var_list: variables; or by their names in the checkpoint.
-        ignore_missing_vars: leave variables alone that the checkpoint lacks.
+        model_path: prefix of the checkpoint.
+        var_list: variables, or name in the checkpoint → variable or list of variables.
+        ignore_missing_vars: skip variables that the checkpoint lacks, with a warning.
 
     Raises:
-        ValueError: the checkpoint lacks a variable, or has it in another size.
+        ValueError: the checkpoint lacks a variable, or its value has another number of elements.
     """
     return _from_checkpoint(model_path, var_list, ignore_missing_vars, reshape=True)
 
@@ -235,11 +245,12 @@ def assign_from_checkpoint(
 def assign_from_checkpoint_fn(
     model_path: str, var_list: Any, ignore_missing_vars: bool = False, reshape_variables: bool = False
 ) -> Callable[[Any], None] | None:
-    """A function of a session that assigns a checkpoint's values to variables; None if there are no variables.
+    """A function that takes a session, and assigns a checkpoint's values to variables; None if `var_list` is empty.
 
-    Args and Raises: as of `assign_from_checkpoint`; and
+    Args:
+        reshape_variables: True to reshape values of another shape, False to raise ValueError for them.
 
-        reshape_variables: values of another shape and the same size are reshaped; else they are refused.
+    Other arguments, and errors, are those of `assign_from_checkpoint`.
     """
     if not var_list:
         warning("No Variables to restore")

@@ -1,4 +1,4 @@
-"""Initializers of `tf.contrib.layers`, whose random numbers have the variance that suits a layer's size.
+"""Initializers of `tf.contrib.layers`: random numbers whose variance depends on a layer's size.
 
 Next to read: `layers.py`.
 """
@@ -23,12 +23,12 @@ def variance_scaling_initializer(
 
     Args:
         mode: "FAN_IN", "FAN_OUT" or "FAN_AVG".
-        uniform: True for uniform numbers below √(3 × factor / n); else normal ones of standard deviation
-            √(1.3 × factor / n), without those that are two of these from zero.
-        dtype: of floats, unless the variable has a type.
+        uniform: True for uniform numbers in ±√(3 × factor / n); False for a normal distribution of standard deviation
+            √(1.3 × factor / n), truncated at two standard deviations.
+        dtype: floating; the variable's own dtype takes precedence.
 
     Raises:
-        TypeError: the type is not one of floats, or the mode is unknown.
+        TypeError: `dtype` is not floating, or `mode` is unknown.
     """
     kind = dtypes.as_dtype(dtype)
     if not kind.is_floating:

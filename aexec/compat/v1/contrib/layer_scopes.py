@@ -1,4 +1,4 @@
-"""What the layers of `tf.contrib.layers` share: their scopes, the names and collections of weights and outputs.
+"""Scopes, variable names and collections that all layers of `tf.contrib.layers` share.
 
 Next to read: `layers.py`.
 """
@@ -21,14 +21,14 @@ Collections = Iterable[str] | Mapping[str, Iterable[str]] | None
 
 
 def collections_of(given: Collections, name: str) -> list[str]:
-    """The collections of the variable of that name: all of them have the given ones, or each its own."""
+    """The collections of the variable `name`: the given list for all variables, or the entry of a dict by name."""
     if isinstance(given, Mapping):
         return list(given.get(name, ()))
     return list(given or ())
 
 
 def model_getter(collections: Collections, renamed: Mapping[str, str]) -> Callable[..., Any]:
-    """A custom getter that gives variables contrib's names, and puts them into the model's and other collections."""
+    """A custom getter that gives variables contrib's names, and adds them to MODEL_VARIABLES and to collections."""
 
     def get(getter: Callable[..., Any], name: str, **arguments: Any) -> Any:
         scope, slash, last = name.rpartition("/")
@@ -55,7 +55,7 @@ _NAMED = ("aexec.compat.v1.contrib", "named outputs")
 
 
 def finished(outputs: Tensor, scope: str, collections: Iterable[str] | str | None) -> Tensor:
-    """The outputs of a layer, put into collections; `name_of` gives the layer's name."""
+    """Add a layer's outputs to collections, record the layer's name for `name_of`, and return the outputs."""
     if collections:
         require_graph().collections.add(_NAMED, (outputs, scope))
         for collection in [collections] if isinstance(collections, str) else collections:
@@ -64,7 +64,7 @@ def finished(outputs: Tensor, scope: str, collections: Iterable[str] | str | Non
 
 
 def name_of(outputs: Any) -> str:
-    """The name of the layer whose outputs these are, or that of the operation."""
+    """The name of the layer that made these outputs; the name of their operation if it was no contrib layer."""
     named = (str(name) for found, name in require_graph().collections.get(_NAMED) if found is outputs)
     return next(named, str(outputs.op.name))
 

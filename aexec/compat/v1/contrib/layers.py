@@ -1,4 +1,4 @@
-"""`tf.contrib.layers`: layers whose weights are `weights` and `biases`, over `aexec.layers`.
+"""`tf.contrib.layers`: layers with the variables `weights` and `biases`, over `aexec.layers`.
 
 Next to read: `layer_scopes.py`, `optimizing.py`.
 """
@@ -72,11 +72,11 @@ def fully_connected(
     trainable: bool = True,
     scope: Any = None,
 ) -> Tensor:
-    """`activation_fn(inputs @ weights + biases)`; a normalizer takes the place of the biases.
+    """`activation_fn(inputs @ weights + biases)`.  With a `normalizer_fn` there are no biases.
 
     Args:
-        inputs: [batch, …, size], whose size must be known.
-        num_outputs: the size of the outputs.
+        inputs: [batch, …, size]; the size must be known.
+        num_outputs: the size of the last axis of the result.
 
     Returns:
         [batch, …, num_outputs].
@@ -140,13 +140,13 @@ def convolution(
     scope: Any = None,
     conv_dims: int | None = None,
 ) -> Tensor:
-    """A convolution of sequences, images or volumes, by the rank of the inputs.
+    """A convolution over one, two or three axes, which follows from the rank of the inputs.
 
     Args:
-        conv_dims: 1, 2 or 3: what the inputs have to be.
+        conv_dims: the number of axes that is expected; None for any.
 
     Raises:
-        ValueError: the inputs have another rank.
+        ValueError: the rank of the inputs is not `conv_dims` + 2.
     """
     x = convert_to_tensor(inputs)
     axes = (x.static_shape.rank or 0) - 2
@@ -179,7 +179,7 @@ def convolution(
 
 @add_arg_scope
 def conv2d(inputs: Any, num_outputs: int, kernel_size: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """`convolution` of images."""
+    """`convolution` over two axes."""
     made: Tensor = convolution(inputs, num_outputs, kernel_size, *args, **{**kwargs, "conv_dims": 2})
     return made
 
@@ -205,7 +205,7 @@ def conv2d_transpose(
     trainable: bool = True,
     scope: Any = None,
 ) -> Tensor:
-    """The transposed convolution of images, `stride` times as large."""
+    """The transposed convolution over two axes; the result is `stride` times as large."""
     names = {"kernel": "weights", "bias": "biases"}
     with contrib_scope(scope, "Conv2d_transpose", reuse, variables_collections, **names) as opened:
         outputs = _layers.conv2d_transpose(
@@ -228,7 +228,7 @@ def conv2d_transpose(
 
 
 def _depthwise(x: Tensor, sizes: tuple[Any, ...], multiplier: int, padding: str, layout: str, options: Any) -> Tensor:
-    """Each channel convolved to several, which are not mixed."""
+    """A depthwise convolution: each channel is convolved on its own, to one or several output channels."""
     window, step, rates = ([size] * 2 if isinstance(size, int) else list(size) for size in sizes)
     channels, dtype = known_size(x, 1 if layout == "NCHW" else -1), x.dtype.base
     weights: Any = get_variable(
@@ -270,7 +270,7 @@ def bias_add(
     """Adds a variable `biases` to each channel.
 
     Raises:
-        ValueError: the number of channels is unknown, or the data format is NCHW and the inputs have not four axes.
+        ValueError: the number of channels is unknown, or the data format is NCHW and the rank is not 4.
     """
     with contrib_scope(scope, "BiasAdd", reuse, variables_collections) as opened:
         x = convert_to_tensor(inputs)
@@ -305,7 +305,7 @@ def separable_conv2d(
     trainable: bool = True,
     scope: Any = None,
 ) -> Tensor:
-    """Convolves each channel separately, then mixes them to `num_outputs`; None does not mix them."""
+    """A depthwise convolution, then a 1×1 convolution to `num_outputs` channels; None leaves out the second."""
     names = {"depthwise_kernel": "depthwise_weights", "pointwise_kernel": "pointwise_weights", "bias": "biases"}
     with contrib_scope(scope, "SeparableConv2d", reuse, variables_collections, **names) as opened:
         x = convert_to_tensor(inputs)
@@ -354,7 +354,7 @@ avg_pool2d = _pool(_layers.average_pooling2d, "AvgPool2D")
 
 @add_arg_scope
 def flatten(inputs: Any, outputs_collections: Any = None, scope: str | None = None) -> Tensor:
-    """All axes but the first as one."""
+    """Flatten all axes except the first: [batch, elements]."""
     with name_scope(scope or "Flatten") as opened:
         return finished(_layers.flatten(inputs), opened.rstrip("/"), outputs_collections)
 
@@ -369,7 +369,7 @@ def dropout(
     scope: Any = None,
     seed: int | None = None,
 ) -> Tensor:
-    """Drops elements in training, and divides the others by the probability to keep them."""
+    """In training, set elements to 0 with probability 1 - `keep_prob`, and divide the others by `keep_prob`."""
     with contrib_scope(scope, "Dropout") as opened:
         outputs = _layers.dropout(inputs, 1 - keep_prob, noise_shape, seed, is_training)
         return finished(outputs, opened.name, outputs_collections)
@@ -384,7 +384,7 @@ def one_hot_encoding(
     outputs_collections: Any = None,
     scope: str | None = None,
 ) -> Tensor:
-    """`labels` [batch] as [batch, num_classes] of float32."""
+    """One-hot encoding of `labels` [batch]: [batch, num_classes], float32."""
     with name_scope(scope or "OneHotEncoding") as opened:
         classes = ops.cast(convert_to_tensor(labels), DstT=dtypes.int64)
         on, off = (convert_to_tensor(value, dtypes.float32) for value in (on_value, off_value))
@@ -402,10 +402,10 @@ def embed_sequence(
     scope: Any = None,
     reuse: Any = None,
 ) -> Tensor:
-    """Rows of the variable `embeddings` [vocab_size, embed_dim] for each id.
+    """Look up ids in the variable `embeddings`, [vocab_size, embed_dim].
 
     Raises:
-        ValueError: not both sizes are given, unless the variable is shared.
+        ValueError: a size is missing, unless the variable is reused.
     """
     if not reuse and not (vocab_size and embed_dim):
         raise errors.InvalidValueError("Must specify vocab size and embedding dimension when not reusing.")
@@ -427,7 +427,7 @@ def softmax(logits: Any, scope: str | None = None) -> Tensor:
 
 @add_arg_scope
 def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: str | None = None) -> Tensor:
-    """Divide by the length along an axis."""
+    """Divide by the Euclidean norm along an axis."""
     with name_scope(scope or "UnitNorm"):
         x = convert_to_tensor(inputs)
         return x / ops.sqrt(epsilon + ops.sum(ops.square(x), [dim], keep_dims=True))
@@ -435,7 +435,7 @@ def unit_norm(inputs: Any, dim: int, epsilon: float = 1e-7, scope: str | None = 
 
 @add_arg_scope
 def repeat(inputs: Any, repetitions: int, layer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Apply a layer several times, each in the scope `scope/scope_1` and so on."""
+    """Apply a layer several times with the same arguments, in the scopes `scope/scope_1`, `scope/scope_2` and so on."""
     scope = kwargs.pop("scope", None)
     with variable_scope(scope, "Repeat"):
         scope = scope or getattr(layer, "__name__", None) or getattr(getattr(layer, "func", None), "__name__", "repeat")
@@ -446,7 +446,7 @@ def repeat(inputs: Any, repetitions: int, layer: Callable[..., Any], *args: Any,
 
 
 def stack(inputs: Any, layer: Callable[..., Any], stack_args: Sequence[Any], **kwargs: Any) -> Any:
-    """Apply a layer several times, each with its own arguments, in the scopes `scope/scope_1` and so on."""
+    """Apply a layer once per entry of a list of arguments, in the scopes `scope/scope_1`, `scope/scope_2` and so on."""
     scope = kwargs.pop("scope", None)
     if not isinstance(stack_args, list | tuple):
         raise errors.InvalidValueError("stack_args need to be a list or tuple")

@@ -21,7 +21,7 @@ root_mean_squared_error true_negatives true_positives""".split()
 
 
 def aggregate_metrics(*value_update_tuples: Any) -> tuple[list[Any], list[Any]]:
-    """Values and updates of pairs.  Raises ValueError if there is none."""
+    """Split pairs (value, update op) into a list of values and a list of updates.  Raises ValueError for no pair."""
     if not value_update_tuples:
         raise errors.InvalidValueError("Expected at least one value_tensor/update_op pair")
     values, updates = zip(*value_update_tuples, strict=True)
@@ -29,13 +29,13 @@ def aggregate_metrics(*value_update_tuples: Any) -> tuple[list[Any], list[Any]]:
 
 
 def aggregate_metric_map(names_to_tuples: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Values by name, and updates by name."""
+    """Split name → (value, update op) into name → value and name → update op."""
     pairs = names_to_tuples.items()
     return {name: value for name, (value, _) in pairs}, {name: update for name, (_, update) in pairs}
 
 
 def accuracy(predictions: Any, labels: Any, weights: Any = None, name: str | None = None) -> Any:
-    """The fraction of predictions that equal their labels, of one run."""
+    """The fraction of predictions that equal their labels, in one run; keeps no state."""
     from aexec import ops
     from aexec.client.building import name_scope
     from aexec.framework.dtypes import float32

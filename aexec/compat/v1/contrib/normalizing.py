@@ -1,4 +1,4 @@
-"""Normalizations of `tf.contrib.layers`: of batches, layers and instances.
+"""Batch, layer and instance normalization of `tf.contrib.layers`.
 
 Next to read: `layers.py`.
 """
@@ -23,7 +23,7 @@ from aexec.variables.variable_scope import get_variable
 __all__ = ["batch_norm", "instance_norm", "layer_norm"]
 
 
-# The variables of a batch normalization, and their first values.
+# The variables of a batch normalization, and their initial values.
 _FIRST = {"beta": Zeros(), "gamma": Ones(), "moving_mean": Zeros(), "moving_variance": Ones()}
 
 
@@ -56,10 +56,11 @@ def batch_norm(
     """Batch normalization: Ioffe and Szegedy 2015.
 
     Args:
-        decay: the fraction of the moving averages that each step keeps.
-        updates_collections: where the updates of the averages go; None to make the outputs wait for them.
-        is_training: a bool, or a bool scalar of the graph.
-        fused: False for several ops.  Otherwise matrices and images get one op, and the averages the sample variance.
+        decay: decay of the moving averages, in [0, 1).
+        updates_collections: collection of the ops that update the averages; None to make the outputs depend on them.
+        is_training: a bool, or a scalar bool tensor.
+        fused: False to build the layer from several ops.  Otherwise inputs of rank 2 and 4 use one op, and the moving
+            variance is that of the sample (divided by n - 1).
 
     Raises:
         UnimplementedError: an argument is given that aexec does not support: batch_weights, zero_debias_moving_mean,
@@ -100,7 +101,7 @@ def batch_norm(
 
 
 def _updated(outputs: Tensor, updates: list[Node], collections: Any) -> Tensor:
-    """The outputs, after the updates if there are no collections for these."""
+    """Add the updates to collections, or make the outputs depend on them if there are none; return the outputs."""
     if collections is None:
         with control_dependencies(updates):
             return ops.identity(outputs)
@@ -141,11 +142,11 @@ def layer_norm(
     """Layer normalization: Ba et al. 2016.
 
     Args:
-        begin_norm_axis: the first axis of those over which an example is normalised.
-        begin_params_axis: the first axis of those of `beta` and `gamma`, whose sizes must be known.
+        begin_norm_axis: normalise over this axis and all after it.
+        begin_params_axis: `beta` and `gamma` have the sizes of this axis and all after it, which must be known.
 
     Raises:
-        ValueError: an axis does not exist, or sizes are unknown.
+        ValueError: an axis does not exist, or a size is unknown.
     """
     with contrib_scope(scope, "LayerNorm", reuse, variables_collections) as opened:
         x = convert_to_tensor(inputs)
@@ -181,7 +182,7 @@ def instance_norm(
     data_format: str = "NHWC",
     scope: Any = None,
 ) -> Tensor:
-    """Instance normalization: each channel of each example by itself, Ulyanov et al. 2016."""
+    """Instance normalization, Ulyanov et al. 2016: normalises each channel of each example on its own."""
     refuse("instance_norm", param_initializers=param_initializers)
     with contrib_scope(scope, "InstanceNorm", reuse, variables_collections) as opened:
         x = convert_to_tensor(inputs)

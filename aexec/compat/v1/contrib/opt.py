@@ -1,4 +1,4 @@
-"""`tf.contrib.opt`: SciPy's optimisers over variables of a graph, and weight decay.
+"""`tf.contrib.opt`: optimises a graph's variables with SciPy, and has optimizers with decoupled weight decay.
 
 Next to read: `../networks/optimizers.py`.
 """
@@ -31,15 +31,15 @@ def _sizes(variable: Variable) -> list[int]:
 
 
 class ExternalOptimizerInterface:
-    """Minimises a loss by an algorithm outside of the graph: a subclass has `_minimize`.
+    """Minimises a loss with an algorithm outside the graph, which a subclass implements in `_minimize`.
 
     Args:
         loss: a scalar.
         var_list: by default the trainable variables.
-        equalities: scalars or vectors that have to be 0.
-        inequalities: scalars or vectors that have to be at least 0.
-        var_to_bounds: variable → its smallest and largest values.
-        optimizer_kwargs: of the algorithm.
+        equalities: scalars or vectors, constrained to 0.
+        inequalities: scalars or vectors, constrained to be >= 0.
+        var_to_bounds: variable → (lower bounds, upper bounds).
+        optimizer_kwargs: settings of the algorithm.
     """
 
     def __init__(
@@ -73,13 +73,13 @@ class ExternalOptimizerInterface:
         loss_callback: Callable[..., Any] | None = None,
         **run_kwargs: Any,
     ) -> None:
-        """Minimise, and assign the variables.
+        """Minimise the loss, and assign the result to the variables.
 
         Args:
-            session: by default that of the `with` block.
-            fetches: computed beside each loss, for `loss_callback`.
-            step_callback: called with all variables as one vector after each iteration.
-            loss_callback: called with the fetches after each computation of the loss.
+            session: by default the default session.
+            fetches: computed with each loss, and passed to `loss_callback`.
+            step_callback: called after each iteration with all variables as one vector.
+            loss_callback: called with the values of `fetches` after each computation of the loss.
         """
         chosen = default_session() if session is None else session
         given, more = feed_dict or {}, list(fetches or ())
@@ -123,11 +123,11 @@ class ExternalOptimizerInterface:
         step_callback: Callable[[Any], Any] | None,
         settings: dict[str, Any],
     ) -> Any:
-        """The vector at which the loss is smallest."""
+        """Return the vector at which the loss is minimal."""
         raise NotImplementedError("To use ExternalOptimizerInterface, subclass from it and implement _minimize().")
 
     def _split(self, x: Any) -> list[Any]:
-        """A vector as the values of the variables."""
+        """Split a vector into the values of the variables."""
         parts = np.split(x, np.cumsum(self._sizes)[:-1])
         return [
             np.asarray(part, variable.dtype.base.dtype).reshape(_sizes(variable))
@@ -147,7 +147,7 @@ class ExternalOptimizerInterface:
         return found
 
     def _flat(self, grads: Sequence[Any]) -> Tensor:
-        """Gradients as one vector; zeros for what the loss does not depend on."""
+        """Concatenate gradients to one vector, with zeros for variables that do not affect the loss."""
         parts = [
             ops.zeros_like(convert_to_tensor(variable)) if grad is None else convert_to_tensor(grad)
             for grad, variable in zip(grads, self._vars, strict=True)
@@ -215,7 +215,7 @@ class _DecoupledWeightDecay:
         name: str | None = None,
         decay_var_list: Iterable[Any] | None = None,
     ) -> Any:
-        """A step; `decay_var_list` has the variables that decay, by default all."""
+        """Decay the variables in `decay_var_list`, by default all, then apply the gradients."""
         pairs = [(grad, variable) for grad, variable in grads_and_vars if grad is not None]
         decaying = None if decay_var_list is None else {id(variable) for variable in decay_var_list}
         # Gradients are those of the values before the decay.
@@ -232,11 +232,11 @@ class _DecoupledWeightDecay:
 
 
 class AdamWOptimizer(_DecoupledWeightDecay, AdamOptimizer):  # type: ignore[misc, valid-type]
-    """Adam with decoupled weight decay; arguments are the decay and then `AdamOptimizer`'s."""
+    """Adam with decoupled weight decay.  Arguments are `weight_decay`, then those of `AdamOptimizer`."""
 
 
 class MomentumWOptimizer(_DecoupledWeightDecay, MomentumOptimizer):  # type: ignore[misc, valid-type]
-    """Momentum with decoupled weight decay; arguments are the decay and then `MomentumOptimizer`'s."""
+    """Momentum with decoupled weight decay.  Arguments are `weight_decay`, then those of `MomentumOptimizer`."""
 
 
 __getattr__, __dir__ = namespace(

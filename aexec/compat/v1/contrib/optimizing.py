@@ -1,4 +1,4 @@
-"""`tf.contrib.layers.optimize_loss`: a training step with all that belongs to it, by one call.
+"""`tf.contrib.layers.optimize_loss`: builds a whole training step in one call.
 
 Next to read: `../networks/optimizers.py`.
 """
@@ -53,22 +53,24 @@ def optimize_loss(
     colocate_gradients_with_ops: bool = False,
     increment_global_step: bool = True,
 ) -> Tensor:
-    """A step of training, and the loss after it.
+    """Build a training step; return a tensor that runs it and has the loss.
 
     Args:
-        global_step: counts steps; None for the graph's own, if there is one.
-        learning_rate: a number or scalar tensor; None with an optimiser that has one.
-        optimizer: a name such as "Adam" or "SGD", a class, a function of the learning rate, or an optimiser.
-        gradient_noise_scale: standard deviation of noise that is added to gradients, times the length of a gradient.
-        gradient_multipliers: variable, or its name → factor of its gradient.
-        clip_gradients: the most that the global norm of gradients may be; or a function of gradients and variables.
-        learning_rate_decay_fn: of the learning rate and the step.
-        update_ops: run before; by default those of `GraphKeys.UPDATE_OPS`.
-        variables: by default the trainable ones.
-        summaries: none are written here: an iterable of names is ignored.
+        loss: a scalar.
+        global_step: incremented by each step; None for the graph's, if there is one.
+        learning_rate: a number or scalar tensor; None if the optimizer has one.
+        optimizer: a name such as "Adam" or "SGD", a class, a function of the learning rate, or an optimizer.
+        gradient_noise_scale: standard deviation of normal noise added to gradients, relative to a gradient's norm.
+        gradient_multipliers: variable or its name → factor of its gradient.
+        clip_gradients: upper bound of the gradients' global norm; or a function from (gradient, variable) pairs to
+            such pairs.
+        learning_rate_decay_fn: (learning rate, global step) → learning rate.
+        update_ops: operations to run before the step; by default those in `GraphKeys.UPDATE_OPS`.
+        variables: by default the trainable variables.
+        summaries: ignored; no summaries are written.
 
     Raises:
-        ValueError: an argument is of another kind, or no gradient is there.
+        ValueError: an argument has another type, or no variable has a gradient.
     """
     value = convert_to_tensor(loss)
     graph = require_graph()
@@ -104,7 +106,7 @@ def optimize_loss(
 
 
 def _rate(learning_rate: Any) -> Any:
-    """The learning rate as a tensor: a number is a variable, which a program may change."""
+    """The learning rate as a tensor; a number becomes a variable, so that the program can assign it."""
     if learning_rate is None or isinstance(learning_rate, Tensor):
         return learning_rate
     if not isinstance(learning_rate, float):
@@ -144,7 +146,7 @@ def _noisy(grad: Any, scale: float) -> Any:
 
 
 def multiply_gradients(pairs: Iterable[Any], factors: Any) -> list[Any]:
-    """Gradients with their variables, multiplied by factors; these are by variable, or by its name."""
+    """Multiply gradients by factors, which are given by variable or by the variable's name; return the pairs."""
     found = []
     with name_scope("multiplied"):
         for grad, variable in pairs:

@@ -1,4 +1,4 @@
-"""Regularizers with `tf.contrib.layers`'s arguments, over `aexec.variables.regularizers`.
+"""Regularizers with the arguments of `tf.contrib.layers`, over `aexec.variables.regularizers`.
 
 Next to read: `layers.py`.
 """
@@ -21,12 +21,12 @@ __all__ = ["apply_regularization", "l1_regularizer", "l2_regularizer", "sum_regu
 
 
 def l1_regularizer(scale: float, scope: str | None = None) -> Regularizer:
-    """`scale × Σ|w|`; nothing for 0."""
+    """A function from a tensor w to `scale × Σ|w|`; to None if `scale` is 0."""
     return _scoped(regularizers.l1_regularizer(scale), scope)
 
 
 def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
-    """`scale × Σw² / 2`; nothing for 0."""
+    """A function from a tensor w to `scale × Σw² / 2`; to None if `scale` is 0."""
     return _scoped(regularizers.l2_regularizer(scale), scope)
 
 
@@ -42,7 +42,7 @@ def _scoped(regularizer: Regularizer, scope: str | None) -> Regularizer:
 
 
 def sum_regularizer(regularizer_list: Sequence[Regularizer | None], scope: str | None = None) -> Regularizer | None:
-    """The sum of several, without those that are None; None if none is left."""
+    """A regularizer that sums several, without those that are None; None if none is left."""
     kept = [one for one in regularizer_list if one is not None]
     if not kept:
         return None
@@ -56,7 +56,9 @@ def sum_regularizer(regularizer_list: Sequence[Regularizer | None], scope: str |
 
 
 def apply_regularization(regularizer: Callable[[Any], Any], weights_list: Iterable[Any] | None = None) -> Tensor:
-    """The sum of the losses of weights, by default those of `GraphKeys.WEIGHTS`, in the collection of such losses.
+    """Apply a regularizer to weights, by default those in `GraphKeys.WEIGHTS`; return the sum.
+
+    The sum is added to `GraphKeys.REGULARIZATION_LOSSES`.
 
     Raises:
         ValueError: there are no weights.

@@ -31,7 +31,7 @@ __all__ = [
 
 
 class _Wrapping(RNNCell):
-    """A cell around another one."""
+    """The base of cells that wrap another cell."""
 
     def __init__(self, cell: Any, **settings: Any) -> None:
         super().__init__(**settings)
@@ -46,7 +46,7 @@ class _Wrapping(RNNCell):
         return self._cell.output_size
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """The inner cell's."""
+        """The zero state of the wrapped cell."""
         return self._cell.zero_state(batch_size, dtype)
 
 
@@ -88,10 +88,10 @@ class InputProjectionWrapper(_Wrapping):
 
 
 class EmbeddingWrapper(_Wrapping):
-    """A cell whose inputs are ids, [batch] or [batch, 1], of rows of the variable `embedding`.
+    """Wraps a cell so that its inputs are ids, [batch] or [batch, 1], looked up in the variable `embedding`.
 
     Args:
-        initializer: of the rows; by default the variable scope's, else uniform numbers with a variance of 1.
+        initializer: initializer of `embedding`; by default that of the variable scope, else uniform with variance 1.
 
     Raises:
         ValueError: a size is not positive.
@@ -169,7 +169,7 @@ class LSTMBlockCell(RNNCell):
             i, f = i + c * w_i, f + c * w_f
         after = ops.sigmoid(f + self._forget_bias) * c + ops.sigmoid(i) * ops.tanh(j)
         if self._cell_clip is not None and self._cell_clip > 0:
-            # As in TensorFlow's op, the gradient is that of the unbounded state.
+            # Like TensorFlow's op, the gradient ignores the clipping of the state.
             bounded = ops.clip_by_value(after, -self._cell_clip, self._cell_clip)
             after = after + ops.stop_gradient(bounded - after)
         output = ops.sigmoid(o + after * w_o if self._use_peephole else o) * ops.tanh(after)
@@ -179,7 +179,7 @@ class LSTMBlockCell(RNNCell):
 class GRUBlockCellV2(RNNCell):
     """A GRU whose weights are those of TensorFlow's op `GRUBlockCell`; its state is its output.
 
-    Variables are `gates/kernel`, `gates/bias` (ones at first), `candidate/kernel` and `candidate/bias`.
+    Variables are `gates/kernel`, `gates/bias` (initially 1), `candidate/kernel` and `candidate/bias`.
     """
 
     _names: ClassVar = "gates/kernel gates/bias candidate/kernel candidate/bias".split()
@@ -241,8 +241,8 @@ class LayerNormBasicLSTMCell(RNNCell):
     `forget`, `output` and `state`.
 
     Args:
-        norm_gain, norm_shift: the first values of `gamma` and `beta`.
-        dropout_keep_prob: of the new values.
+        norm_gain, norm_shift: initial values of `gamma` and `beta`.
+        dropout_keep_prob: probability of keeping an element of the candidate values.
     """
 
     def __init__(
@@ -372,7 +372,7 @@ def stack_bidirectional_dynamic_rnn(
 
 
 def _checked(forward: Any, backward: Any, first_fw: Any, first_bw: Any) -> list[tuple[Any, Any, Any, Any]]:
-    """For each layer its cells and first states."""
+    """Check the arguments of a stack; return the cells and initial states of each layer."""
     for given, what in ((forward, "cells_fw"), (backward, "cells_bw")):
         if not isinstance(given, list) or not given:
             raise errors.InvalidValueError(f"{what} must be a list of cells (one per layer).")

@@ -1,4 +1,4 @@
-"""`tf.contrib.slim`: layers under the names that slim has for them, models' variables, and a loop of training.
+"""`tf.contrib.slim`: the namespace of slim: layers under slim's names, variables, and a training loop.
 
 Next to read: `layers.py`, `framework.py`, `slim_learning.py`.
 """

@@ -1,4 +1,4 @@
-"""`tf.contrib.slim.learning`: an operation for a step of training, and the loop that runs it.
+"""`tf.contrib.slim.learning`: builds a training step, and runs it in a loop.
 
 Next to read: `../running/training.py`.
 """
@@ -37,7 +37,7 @@ _ANY = 0  # in place of a step: the graph's own
 
 
 def clip_gradient_norms(gradients_to_variables: Iterable[Any], max_norm: float) -> list[tuple[Any, Any]]:
-    """Each gradient with a length of at most `max_norm`."""
+    """Clip each gradient to a norm of at most `max_norm`; return the (gradient, variable) pairs."""
     found = []
     for grad, variable in gradients_to_variables:
         if isinstance(grad, IndexedSlices):
@@ -62,14 +62,14 @@ def create_train_op(
     gradient_multipliers: Any = None,
     check_numerics: bool = True,
 ) -> Tensor:
-    """The loss, once a step of training is made.
+    """Build a training step; return a tensor that runs it and has the loss.
 
     Args:
-        global_step: counts steps; by default the graph's own; None for none.
-        update_ops: run before; by default those of `GraphKeys.UPDATE_OPS`.
-        clip_gradient_norm: the most that the length of a gradient may be; 0 for no bound.
-        gradient_multipliers: variable, or its name → factor of its gradient.
-        check_numerics: fail if the loss is not finite.
+        global_step: incremented by each step; by default the graph's; None for none.
+        update_ops: operations to run before the step; by default those in `GraphKeys.UPDATE_OPS`.
+        clip_gradient_norm: upper bound of each gradient's norm; 0 for no bound.
+        gradient_multipliers: variable or its name → factor of its gradient.
+        check_numerics: fail the run if the loss is not finite.
     """
     step = get_or_create_global_step() if global_step is _ANY else global_step
     graph = require_graph()
@@ -102,10 +102,10 @@ def create_train_op(
 
 
 def train_step(sess: Any, train_op: Any, global_step: Any, train_step_kwargs: Any) -> tuple[Any, bool]:
-    """Run a step; returns the loss, and whether training should stop.
+    """Run a step; return the loss, and whether training should stop.
 
     Args:
-        train_step_kwargs: may have `should_log` and `should_stop`, bool tensors.
+        train_step_kwargs: may hold the scalar bool tensors `should_log` and `should_stop`.
     """
     begun = time.monotonic()
     loss, step = sess.run([train_op, global_step])
@@ -143,21 +143,22 @@ def train(
     trace_every_n_steps: int | None = None,
     ignore_live_threads: bool = False,
 ) -> Any:
-    """Run steps until a number of them is made, or the input ends; resume from, and save to, `logdir`.
+    """Train until a number of steps is reached or the input ends.
 
     Args:
-        logdir: where checkpoints are; None for none.
-        number_of_steps: the value of `global_step` at which training ends; None for no end but that of the input.
-        init_fn: of the session; called once the variables are initialised, unless training is resumed.
-        save_interval_secs: how far checkpoints are apart, beside the last one.
-        summary_op, save_summaries_secs, ready_op: not used here; write summaries with a FileWriter.
+        train_op: a tensor of `create_train_op`.
+        logdir: folder to resume from and to write checkpoints to; None for no checkpoints.
+        number_of_steps: value of `global_step` at which to stop; None to stop only at the end of the input.
+        init_fn: called with the session after the initialisers, unless a checkpoint is restored.
+        save_interval_secs: seconds between two checkpoints; one more is written at the end.
+        summary_op, save_summaries_secs, ready_op: ignored; write summaries with a FileWriter.
 
     Returns:
-        The last loss; None if no step was made.
+        The last loss; None if there was no step.
 
     Raises:
-        ValueError: `train_op` is None, or `number_of_steps` is no positive number.
-        UnimplementedError: there is a cluster (`is_chief`, `sync_optimizer`), or a trace is wanted.
+        ValueError: `train_op` is None, or `number_of_steps` is not positive.
+        UnimplementedError: an argument for clusters (`is_chief`, `sync_optimizer`) or for traces is given.
     """
     if train_op is None:
         raise errors.InvalidValueError("train_op cannot be None.")
@@ -187,7 +188,7 @@ def train(
 
 
 def _conditions(step: Any, number_of_steps: int | None, log_every: int) -> dict[str, Tensor]:
-    """What `train_step` asks after a step."""
+    """The tensors that `train_step` runs after a step: whether to log, and whether to stop."""
     found: dict[str, Tensor] = {}
     if number_of_steps is not None:
         found["should_stop"] = ops.greater_equal(step, ops.cast(number_of_steps, DstT=step.dtype.base))
@@ -202,7 +203,7 @@ def _tables() -> list[Any]:
 
 
 class _Saves:
-    """When checkpoints are written, and where."""
+    """Writes checkpoints into a folder at an interval."""
 
     def __init__(self, saver: Any, logdir: str | None, step: Any, every: float) -> None:
         self._saver = saver
@@ -212,7 +213,7 @@ class _Saves:
         self._due = time.monotonic() + every
 
     def save(self, session: Any, *, now: bool = False) -> None:
-        """Write a checkpoint, if it is time."""
+        """Write a checkpoint if one is due."""
         if self._logdir is None or not (now or time.monotonic() >= self._due):
             return
         import os
@@ -223,7 +224,7 @@ class _Saves:
 
 
 def _trained(session: Any, saves: _Saves, step: Callable[[], Any]) -> Any:
-    """Make steps until one says stop or the input ends; returns the last loss."""
+    """Run steps until one returns that training should stop, or the input ends; return the last loss."""
     coordinator = Coordinator()
     threads = start_queue_runners(session, coordinator)
     loss, stop = None, False

@@ -1,4 +1,4 @@
-"""`tf.contrib.slim.utils` and `tf.contrib.layers.utils`: outputs of layers by name, and sizes.
+"""`tf.contrib.slim.utils` and `tf.contrib.layers.utils`: collect layers' outputs by name, and read sizes.
 
 Next to read: `layer_scopes.py`.
 """
@@ -18,12 +18,12 @@ __all__ = ["collect_named_outputs", "convert_collection_to_dict", "last_dimensio
 
 
 def collect_named_outputs(collections: Any, alias: str, outputs: Tensor) -> Tensor:
-    """Put outputs into collections under a name; returns the outputs."""
+    """Add outputs to collections under a name; return the outputs."""
     return finished(outputs, alias, collections)
 
 
 def convert_collection_to_dict(collection: str, clear_collection: bool = False) -> OrderedDict[str, Tensor]:
-    """The outputs in a collection by the names of their layers, in the order in which they were made."""
+    """The outputs in a collection by the name of their layer, in order of creation."""
     kept = require_graph().collections.get_ref(collection)
     found = OrderedDict((name_of(outputs), outputs) for outputs in kept)
     if clear_collection:
@@ -40,7 +40,7 @@ def last_dimension(shape: Any, min_rank: int = 1) -> Any:
 
 
 def smart_cond(pred: Any, fn1: Callable[[], Any], fn2: Callable[[], Any], name: str | None = None) -> Any:
-    """`fn1()` or `fn2()`: chosen now if `pred` is a bool, else when the graph runs."""
+    """`fn1()` if `pred` is true, else `fn2()`; a `tf.cond` if `pred` is only known in a run."""
     if isinstance(pred, bool | int):
         return fn1() if pred else fn2()
     return cond(convert_to_tensor(pred), fn1, fn2, name)

@@ -1,4 +1,4 @@
-"""`tf.contrib.training`: hyperparameters with types.
+"""`tf.contrib.training`: typed hyperparameters.
 
 Next to read: Python's own `types.SimpleNamespace`.
 """
@@ -19,7 +19,7 @@ _BOOLS = {"true": True, "True": True, "1": True, "false": False, "False": False,
 
 
 class HParams:
-    """Hyperparameters as attributes, whose types stay: `HParams(learning_rate=0.1, sizes=[1, 2])`."""
+    """Hyperparameters as attributes with fixed types: `HParams(learning_rate=0.1, sizes=[1, 2])`."""
 
     def __init__(self, hparam_def: Any = None, model_structure: Any = None, **kwargs: Any) -> None:
         if hparam_def is not None:
@@ -29,7 +29,7 @@ class HParams:
             self.add_hparam(name, value)
 
     def add_hparam(self, name: str, value: Any) -> None:
-        """Add one.  Raises ValueError if it is there, or an empty list."""
+        """Add a hyperparameter.  Raises ValueError if the name exists, or the value is an empty list."""
         if getattr(self, name, None) is not None:
             raise ValueError(f"Hyperparameter name is reserved: {name}")
         is_list = isinstance(value, list | tuple)
@@ -39,11 +39,11 @@ class HParams:
         setattr(self, name, list(value) if is_list else value)
 
     def set_hparam(self, name: str, value: Any) -> None:
-        """Set one.
+        """Set a hyperparameter.
 
         Raises:
-            KeyError: there is none of that name.
-            ValueError: the value has another type, or is a list where that is not, or is none where that is.
+            KeyError: there is no hyperparameter of that name.
+            ValueError: the value has another type, or is a list although the hyperparameter is none, or vice versa.
         """
         kind, is_list = self._types[name]
         if isinstance(value, list) != is_list:
@@ -54,12 +54,12 @@ class HParams:
         setattr(self, name, [_cast(name, kind, one) for one in value] if is_list else _cast(name, kind, value))
 
     def del_hparam(self, name: str) -> None:
-        """Remove one, if it is there."""
+        """Remove a hyperparameter if it exists."""
         if self._types.pop(name, None) is not None:
             delattr(self, name)
 
     def parse(self, values: str) -> HParams:
-        """Set several: `learning_rate=0.1,sizes=[1,2],sizes[0]=3`.  Raises ValueError for what cannot be read."""
+        """Set several from text such as `rate=0.1,sizes=[1,2],sizes[0]=3`.  Raises ValueError for other text."""
         at = 0
         while at < len(values):
             found = _PAIR.match(values, at)
@@ -79,25 +79,25 @@ class HParams:
         return self
 
     def override_from_dict(self, values_dict: Mapping[str, Any]) -> HParams:
-        """Set several."""
+        """Set hyperparameters from a dict.  Raises as `set_hparam`."""
         for name, value in values_dict.items():
             self.set_hparam(name, value)
         return self
 
     def parse_json(self, values_json: str) -> HParams:
-        """Set several, from JSON."""
+        """Set hyperparameters from a JSON object.  Raises as `set_hparam`."""
         return self.override_from_dict(json.loads(values_json))
 
     def to_json(self, indent: int | None = None, separators: Any = None, sort_keys: bool = False) -> str:
-        """As JSON."""
+        """The hyperparameters as a JSON object."""
         return json.dumps(self.values(), indent=indent, separators=separators, sort_keys=sort_keys)
 
     def values(self) -> dict[str, Any]:
-        """All by name."""
+        """The hyperparameters by name."""
         return {name: getattr(self, name) for name in self._types}
 
     def get(self, key: str, default: Any = None) -> Any:
-        """One of them, or a default."""
+        """The value of a hyperparameter, or a default."""
         return getattr(self, key) if key in self._types else default
 
     def __contains__(self, key: str) -> bool:
