@@ -1,4 +1,4 @@
-"""`tf.DeviceSpec`: a device name in parts that programs change.
+"""`tf.DeviceSpec`: a device name as mutable parts.
 
 Next to read: `aexec/framework/device_contract/device_name.py`.
 """
@@ -19,9 +19,14 @@ class DeviceSpec:
     Args:
         job: name of a group of tasks.
         replica, task: numbers from 0.
-        device_type: `CPU`, `GPU`, …, in upper or lower case.
+        device_type: `CPU`, `GPU`, …; `cpu` and `gpu` are converted to upper case.
         device_index: number from 0 among the devices of that type.
+
+    A part of None is open.  Every part is also an attribute, which may be set.
     """
+
+    # The parts, in the order of the constructor's arguments and of the fields of `DeviceName`.
+    _PARTS = ("job", "replica", "task", "device_type", "device_index")
 
     def __init__(
         self,
@@ -52,7 +57,7 @@ class DeviceSpec:
         return cls().parse_from_string(spec)
 
     def parse_from_string(self, spec: str) -> DeviceSpec:
-        """Take all parts from a name, and return self.  Raises ValueError if it is not a device name."""
+        """Set all parts from a name, and return self.  Raises ValueError if it is not a device name."""
         try:
             self._take(DeviceName.parse(spec))
         except errors.InvalidArgumentError as error:
@@ -64,7 +69,7 @@ class DeviceSpec:
         return str(self._name())
 
     def merge_from(self, dev: DeviceSpec) -> None:
-        """Take the parts that `dev` has."""
+        """Set the parts that are not open in `dev`."""
         self._take(self._name().specialised_to(dev._name()))
 
     def make_merged_spec(self, dev: DeviceSpec) -> DeviceSpec:
@@ -75,31 +80,24 @@ class DeviceSpec:
 
     def replace(self, **kwargs: Any) -> DeviceSpec:
         """Return a copy with some of the constructor's arguments changed."""
-        parts = {
-            "job": self.job,
-            "replica": self.replica,
-            "task": self.task,
-            "device_type": self.device_type,
-            "device_index": self.device_index,
-        }
-        return type(self)(**{**parts, **kwargs})
+        return type(self)(**{**self._parts(), **kwargs})
+
+    def _parts(self) -> dict[str, Any]:
+        return {part: getattr(self, part) for part in self._PARTS}
 
     def _name(self) -> DeviceName:
-        return DeviceName(self.job, self.replica, self.task, self.device_type, self.device_index)
+        return DeviceName(*self._parts().values())
 
     def _take(self, name: DeviceName) -> None:
-        self.job, self.replica, self.task = name.job, name.replica, name.task
-        self.device_type, self.device_index = name.type, name.id
+        for part, value in zip(self._PARTS, (name.job, name.replica, name.task, name.type, name.id), strict=True):
+            setattr(self, part, value)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DeviceSpec) and self.to_string() == other.to_string()
 
     def __hash__(self) -> int:
-        """It changes with the parts, as TensorFlow's does."""
+        """The hash of the current parts; like TensorFlow's, it changes when a part is set."""
         return hash(self.to_string())
 
     def __repr__(self) -> str:
-        return (
-            f"<DeviceSpec(job={self.job}, replica={self.replica}, task={self.task}, device_type={self.device_type}, "
-            f"device_index={self.device_index})>"
-        )
+        return f"<DeviceSpec({', '.join(f'{part}={value}' for part, value in self._parts().items())})>"
