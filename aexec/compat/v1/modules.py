@@ -1,4 +1,4 @@
-"""Finds modules by TensorFlow's names, wherever they are in the rooms, and explains those that are missing.
+"""Import hooks: find modules by TensorFlow's names inside the rooms, and explain modules that are missing.
 
 Next to read: `namespace.py`, which finds the names inside modules.
 """

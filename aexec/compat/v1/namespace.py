@@ -1,4 +1,4 @@
-"""`namespace`: makes a module a table of TensorFlow's names, each with its implementation, or why it is missing.
+"""`namespace`: turns a module into a table of TensorFlow's names, with their implementations or reasons for absence.
 
 ::
 
@@ -79,10 +79,13 @@ def unknown(module: str, name: str) -> str:
 
 
 def chosen(default: Any = None, /, **values: Any) -> Any:
-    """The value of the one argument that is not None, of several that TensorFlow has for the same purpose.
+    """The value of the one argument that is given, of several names that TensorFlow has for the same argument.
+
+    Args:
+        default: the result if all values are None; `...` if one must be given.
 
     Raises:
-        InvalidArgumentError: more than one is given; or none, and there is no default.
+        ValueError: more than one value is given, or none although one must be.
     """
     given = {name: value for name, value in values.items() if value is not None}
     if len(given) > 1:
@@ -100,7 +103,7 @@ def refuse(function: str, **values: Any) -> None:
 
 
 def listed(argument: str, value: Any) -> list[Any]:
-    """The elements of a list or tuple of tensors.  Raises TypeError for other values: an array is one value."""
+    """Return a list or tuple of tensors as a list.  Raises TypeError for other values, arrays included."""
     if not isinstance(value, list | tuple):
         raise errors.InvalidTypeError(f"Expected list for '{argument}' argument, not {value!r:.100}.")
     return list(value)
@@ -167,7 +170,7 @@ def renamed(
 
 
 def _literal(text: str) -> Any:
-    """The value that a word of a table stands for."""
+    """Evaluate a word of a table as a Python literal; a word that is no literal is a string."""
     try:
         return ast.literal_eval(text)
     except ValueError:

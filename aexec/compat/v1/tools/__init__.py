@@ -1,4 +1,4 @@
-"""What programs import of `tensorflow.python.tools`: frozen graphs, graphs cut to their use, what is in a checkpoint.
+"""The modules of `tensorflow.python.tools` that programs import: they freeze and cut graphs, and print checkpoints.
 
 Next to read: `freeze_graph.py`.
 """

@@ -1,4 +1,4 @@
-"""`print_tensors_in_checkpoint_file`: what is in a checkpoint, in TensorFlow's lines.
+"""`print_tensors_in_checkpoint_file`: prints the tensors of a checkpoint in TensorFlow's format.
 
 Next to read: `aexec/compat/v1/running/checkpoints.py`.
 """
@@ -22,15 +22,16 @@ def print_tensors_in_checkpoint_file(
     all_tensor_names: bool = False,
     count_exclude_pattern: str = "",
 ) -> None:
-    """Print names, types and shapes of tensors, and their values where they are asked for.
+    """Print names, dtypes and shapes of a checkpoint's tensors, with or without values, and the parameter count.
+
+    Errors are printed, not raised, as in TensorFlow.
 
     Args:
-        tensor_name: print this tensor with its value; if empty, the names of all.
-        all_tensors: print all with their values.
-        all_tensor_names: print all, sorted, without values.
-        count_exclude_pattern: leave tensors out of the number of parameters whose name has a match of it.
-
-    An error is printed, too, and not raised.
+        file_name: prefix of the checkpoint, or a folder.
+        tensor_name: print only this tensor, with its value; if empty, print a line per tensor.
+        all_tensors: print all tensors, sorted, with their values.
+        all_tensor_names: print all tensors, sorted, without values.
+        count_exclude_pattern: regex; tensors whose name it matches are not counted as parameters.
     """
     try:
         reader = load_checkpoint(file_name)

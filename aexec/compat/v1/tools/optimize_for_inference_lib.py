@@ -1,7 +1,7 @@
-"""`optimize_for_inference`: a graph cut to its inputs and outputs, without what only training needs.
+"""`optimize_for_inference`: cuts a graph to its inputs and outputs, and removes nodes that only training needs.
 
-Batch normalisations are folded into convolutions, and sizes and paddings into them, when a plan is made, and not in
-the file.  Next to read: `aexec/compat/v1/running/graph_util.py`.
+TensorFlow also folds batch normalisation, resizing and padding into convolutions here.  aexec folds when it plans a
+step, so the graph keeps these nodes.  Next to read: `aexec/compat/v1/running/graph_util.py`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,15 @@ def optimize_for_inference(
     toco_compatible: bool = False,
     placeholder_to_const_names: Sequence[str] | None = None,
 ) -> proto.GraphDef:
-    """The nodes between inputs and outputs, without checks and identities.  Arguments and errors as of `strip_unused`.
+    """`strip_unused`, then `remove_training_nodes`.
 
     Args:
-        toco_compatible: changes nothing, since no ops are fused.
+        toco_compatible: ignored, since no ops are fused.
+
+    Other arguments, and errors, are those of `strip_unused`.
+
+    Raises:
+        UnimplementedError: `placeholder_to_const_names` is given.
     """
     refuse("optimize_for_inference", placeholder_to_const_names=placeholder_to_const_names)
     cut = strip_unused(input_graph_def, input_node_names, output_node_names, placeholder_type_enum)

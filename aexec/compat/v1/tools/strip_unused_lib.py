@@ -1,4 +1,4 @@
-"""`strip_unused`: the part of a graph between its inputs, which become placeholders, and its outputs.
+"""`strip_unused`: cuts a graph to the part between inputs and outputs; inputs become placeholders.
 
 Next to read: `optimize_for_inference_lib.py`.
 """
@@ -14,7 +14,7 @@ from aexec.framework import errors
 
 __all__ = ["strip_unused"]
 
-# A placeholder has the shape that its node has.
+# The attributes that a placeholder takes over from the node that it replaces.
 _KEPT = ("shape", "_output_shapes")
 
 
@@ -24,15 +24,17 @@ def strip_unused(
     output_node_names: Sequence[str],
     placeholder_type_enum: int | Sequence[int],
 ) -> proto.GraphDef:
-    """The nodes that the outputs need if the inputs are fed.
+    """Return the part of a graph that computes the outputs from the inputs.
 
     Args:
-        placeholder_type_enum: the inputs' type, or one for each.
+        input_node_names: names of the nodes to replace by placeholders.
+        output_node_names: names of the outputs.
+        placeholder_type_enum: the placeholders' DataType, or a list with one per input.
 
     Raises:
-        ValueError: an input is the name of a tensor.
-        KeyError: there is no node of an input's name.
-        NotFoundError: there is none of an output's name.
+        ValueError: an input is the name of a tensor, or the lists differ in length.
+        KeyError: the graph has no node of an input's name.
+        NotFoundError: the graph has no node of an output's name.
     """
     if tensor := next((name for name in input_node_names if ":" in name), None):
         raise errors.InvalidValueError(f"Name '{tensor}' appears to refer to a Tensor, not an Operation.")

@@ -1,1 +1,1 @@
-"""Values of programs: tensors, operations, their shapes and types, sparse tensors, and the session that runs them."""
+"""The objects that programs handle: graphs, tensors, operations, shapes, dtypes, sparse and ragged tensors."""

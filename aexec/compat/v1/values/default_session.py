@@ -1,4 +1,4 @@
-"""The default session: that of the innermost `with` block in the task or thread.
+"""The default session: the session of the innermost `with` block in the current task or thread.
 
 Next to read: `session.py`.
 """
@@ -19,7 +19,7 @@ _entered: ContextVar[tuple[Any, ...]] = ContextVar("aexec_compat_sessions", defa
 
 @contextmanager
 def entered(session: Any) -> Iterator[None]:
-    """Context manager: a session is the default one inside."""
+    """Context manager: make a session the default inside the block."""
     before = _entered.get()
     _entered.set((*before, session))
     try:

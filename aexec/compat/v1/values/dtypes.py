@@ -1,4 +1,4 @@
-"""`tf.dtypes`: a table of types, and casts."""
+"""`tf.dtypes`: the namespace of dtypes and casts."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def add_to_collections(names: Iterable[Hashable] | str, value: Any) -> None:
 
 
 def group(*inputs: Any, name: str | None = None) -> Node:
-    """`tf.group`: of operations, tensors and variables, also in nested lists, tuples and dicts."""
+    """`tf.group`: an operation that depends on operations, tensors and variables, which may be nested."""
     items = [item for item in leaves_of(inputs) if item is not None]
     for item in items:
         if not isinstance(item, Node | Tensor | TensorProxy):
@@ -120,7 +120,7 @@ def assert_global_step(global_step_tensor: Any) -> None:
 
 
 class AggregationMethod:
-    """`tf.AggregationMethod`: how gradients are added up."""
+    """`tf.AggregationMethod`: how the gradients of a tensor's uses are summed."""
 
     ADD_N = DEFAULT = "add_n"
     EXPERIMENTAL_TREE = "tree"
@@ -138,7 +138,7 @@ def is_tensor(x: Any) -> bool:
 
 
 def is_symbolic_tensor(tensor: Any) -> bool:
-    """`tf.is_symbolic_tensor`: True for a tensor of a graph; a variable is none."""
+    """`tf.is_symbolic_tensor`: True for a tensor of a graph, False for a variable."""
     return isinstance(tensor, Tensor)
 
 

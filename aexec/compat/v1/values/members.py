@@ -1,6 +1,6 @@
-"""TensorFlow's other members of types, and of rows of a tensor.
+"""Adds TensorFlow's members to aexec's classes of dtypes and of IndexedSlices.
 
-Aexec's own classes have them once this module is imported.  Next to read: `operations.py`, which adds those of tensors.
+An import of this module adds them.  Next to read: `operations.py`, which adds the members of tensors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOT_NUMERIC = (int4, uint4)
 
 
 def _is_numeric(self: DType) -> bool:
-    """True for numbers that arithmetic takes: not for bool, and not for integers of four bits."""
+    """True for dtypes with arithmetic: all numbers except bool and 4-bit integers."""
     kind = self.base
     return kind not in _NOT_NUMERIC and (kind.is_integer or kind.is_floating or kind.is_complex or kind.is_quantized)
 
@@ -35,10 +35,10 @@ def _is_compatible_with(self: DType, other: Any) -> bool:
 
 
 def _limits(self: DType) -> tuple[Any, Any]:
-    """The least and largest intensity of an image of this type.
+    """The least and greatest pixel value of an image of this dtype.
 
     Raises:
-        ValueError: images do not have this type.
+        ValueError: images cannot have this dtype.
     """
     kind = self.base
     if kind.np.kind == "b":

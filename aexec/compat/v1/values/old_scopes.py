@@ -26,7 +26,7 @@ __all__ = [
 
 
 class UnconnectedGradients(Enum):
-    """`tf.UnconnectedGradients`: what the gradient of a tensor is that does not matter."""
+    """`tf.UnconnectedGradients`: the gradient with respect to a tensor that does not affect the result."""
 
     NONE = "none"
     ZERO = "zero"
@@ -52,13 +52,13 @@ class VariableAggregation(Enum):
 
 
 def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
-    """`tf.get_seed`: the two seeds of a random op that is built now; None for random ones."""
+    """`tf.get_seed`: the graph and op seeds for a random op; (None, None) for a seed chosen at random."""
     found = _get_seed(op_seed)
     return (None, None) if found == (0, 0) else found
 
 
 def no_regularizer(_: Any) -> None:
-    """`tf.no_regularizer`: of a variable that has none, where its scope has one."""
+    """`tf.no_regularizer`: given to a variable, it overrides the regularizer of the scope."""
 
 
 def control_flow_v2_enabled() -> bool:
@@ -73,6 +73,6 @@ def op_scope(values: Any, name: str | None, default_name: str | None = None) -> 
 
 @contextmanager
 def init_scope() -> Iterator[None]:
-    """`tf.init_scope`: nodes for initialising, outside of control dependencies."""
+    """`tf.init_scope`: context manager that clears control dependencies, for nodes that initialise."""
     with building.control_dependencies(None):
         yield

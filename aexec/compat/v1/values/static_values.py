@@ -1,4 +1,4 @@
-"""Values and shapes that the graph determines, for use while it is built.
+"""Values and shapes that are known while the graph is built.
 
 Next to read: `aexec/graph/constant_evaluation.py`.
 """
@@ -22,7 +22,7 @@ def get_static_value(tensor: Any, partial: bool = False) -> Any:
 
 
 def shape_of_vector(sizes: Tensor) -> TensorShape:
-    """The known part of the shape whose sizes a vector holds."""
+    """The partial shape that a vector tensor of sizes denotes, as far as it is known."""
     known = _evaluator(sizes).partial_shape(*sizes.endpoint)
     return TensorShape(PartialTensorShape(None if known.dims is None else list(known)))
 

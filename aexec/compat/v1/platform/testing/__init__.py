@@ -1,1 +1,1 @@
-"""The parts of `tf.test.TestCase`: assertions by what they compare, and files of tests."""
+"""The parts of `tf.test.TestCase`: a module of assertions per kind of value, and the files of a test."""

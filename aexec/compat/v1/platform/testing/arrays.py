@@ -25,27 +25,27 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _canonical(device: Any) -> str:
-    """A name of a device, as this module writes it."""
+    """A device's name in the form of `DeviceSpec.to_string`, so that equal devices have equal names."""
     spec = device if isinstance(device, DeviceSpec) else DeviceSpec.from_string(device or "")
     return spec.to_string()
 
 
 def _places(found: Any, array: Any) -> str:
-    """A line for each of some elements of an array, the first ten of them."""
+    """List the subscripts and values of the elements of `array` at which `found` is True, ten at most, one a line."""
     rows = np.argwhere(found)
     lines = [f"{list(map(int, row))}: {array[tuple(row)]}" for row in rows[:10]]
     return "\n".join(lines + ["..."] * (len(rows) > 10))
 
 
 class ArrayAssertions(unittest.TestCase):
-    """Tensors count by their values in the session of the `with` block."""
+    """Assertions on numbers.  Tensors are evaluated in the default session."""
 
     def evaluate(self, tensors: Any) -> Any:
-        """Values, in the session of the `with` block."""
+        """Run tensors in the default session; return their values.  Raises NoSessionError if there is none."""
         return default_session().run(tensors)
 
     def evaluate_if_both_tensors(self, a: Any, b: Any) -> Any:
-        """The values of two tensors, from one run; others as they are."""
+        """Evaluate two tensors in one run; return other values unchanged."""
         return self.evaluate((a, b)) if _is_tensor(a) and _is_tensor(b) else (a, b)
 
     def _array(self, value: Any) -> Any:
@@ -142,7 +142,7 @@ class ArrayAssertions(unittest.TestCase):
         open_lower_bound: bool = False,
         open_upper_bound: bool = False,
     ) -> None:
-        """Fail unless every element is a number between two bounds; an open bound itself is outside."""
+        """Fail if an element is NaN, or outside the bounds.  An open bound excludes the bound itself."""
         array = self._array(target)
         if array.dtype.kind not in "iuf" and array.dtype.name != "bfloat16":
             self.fail(f"The value of {array} does not have an ordered numeric type, instead it has type: {array.dtype}")
@@ -179,16 +179,16 @@ class ArrayAssertions(unittest.TestCase):
         self.assertAlmostEqual(f1, f2, delta=err, msg=msg)
 
     def assertDTypeEqual(self, target: Any, expected_dtype: Any) -> None:
-        """Fail unless the values have a type."""
+        """Fail unless an array or tensor has a dtype."""
         self.assertEqual(self._array(target).dtype, expected_dtype)
 
     def assertShapeEqual(self, input_a: Any, input_b: Any, msg: str | None = None) -> None:
-        """Fail unless arrays, or the static shapes of tensors, have one shape."""
+        """Fail unless the shapes of arrays, or the static shapes of tensors, are equal."""
         one, other = (value.shape.as_list() if _is_tensor(value) else list(value.shape) for value in (input_a, input_b))
         self.assertEqual(one, other, msg)
 
     def assertDeviceEqual(self, device1: Any, device2: Any, msg: str | None = None) -> None:
-        """Fail unless two names of devices mean the same."""
+        """Fail unless two device names or `DeviceSpec`s denote the same device."""
         one, other = _canonical(device1), _canonical(device2)
         self.assertEqual(one, other, f"Devices {one} and {other} are not equal. {msg}")
 
@@ -199,7 +199,14 @@ class ArrayAssertions(unittest.TestCase):
         msg: str | None = None,
         relative_tolerance: float | None = None,
     ) -> None:
-        """Fail unless two messages are equal; the first one may be its text."""
+        """Fail unless two messages are equal.
+
+        Args:
+            expected_message_maybe_ascii: a message, or protobuf text of the type of `validate_message`.
+
+        Raises:
+            UnimplementedError: `relative_tolerance` is given.
+        """
         from google.protobuf import text_format
 
         refuse("assertProtoEquals", relative_tolerance=relative_tolerance)
@@ -216,6 +223,10 @@ class ArrayAssertions(unittest.TestCase):
         min_consumer: int = 0,
         msg: str | None = None,
     ) -> None:
-        """Fail unless a graph's message is the text, after its version: by default that of graphs made here."""
+        """Fail unless a GraphDef equals the protobuf text `expected` with these versions added.
+
+        Args:
+            producer: by default the version of graphs that aexec makes.
+        """
         versions = f"versions {{ producer: {producer} min_consumer: {min_consumer} }};"
         self.assertProtoEquals(f"{versions}\n{expected}", actual, msg)

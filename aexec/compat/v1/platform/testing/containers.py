@@ -1,4 +1,4 @@
-"""Assertions on lists, sets, mappings and structures of these, as absl has them.
+"""The assertions of absl's TestCase on lists, sets, mappings and nested structures.
 
 Next to read: `texts.py`.
 """
@@ -16,10 +16,10 @@ __all__ = ["ContainerAssertions"]
 
 
 class ContainerAssertions(unittest.TestCase):
-    """What it says of a failure follows what the test says."""
+    """Assertions on containers.  `msg`, the test's own message, comes first in the message of a failure."""
 
     def fail(self, msg: Any = None, user_msg: Any = None) -> Any:
-        """Fail, with the test's own words after the message."""
+        """Fail with a message, followed by `user_msg`."""
         super().fail(self._formatMessage(user_msg, msg))
 
     assertItemsEqual = unittest.TestCase.assertCountEqual  # noqa: N815
@@ -42,7 +42,7 @@ class ContainerAssertions(unittest.TestCase):
             self.fail(f"{container!r} has length of 0.", msg)
 
     def assertLen(self, container: Any, expected_len: int, msg: Any = None) -> None:
-        """Fail unless a container has so many elements."""
+        """Fail unless a container has `expected_len` elements."""
         if (size := self._size(container, msg)) != expected_len:
             self.fail(f"{container!r:.200} has length of {size}, expected {expected_len}.", msg)
 
@@ -54,10 +54,12 @@ class ContainerAssertions(unittest.TestCase):
             self.fail(f"{value!r} unexpectedly not between {minv!r} and {maxv!r}", msg)
 
     def assertTotallyOrdered(self, *groups: Iterable[Any], **kwargs: Any) -> None:
-        """Fail unless elements of a group are equal, and less than those of later groups, by all comparisons.
+        """Check the comparison operators of a class.
+
+        Fail unless all operators agree that the elements of a group are equal, and less than those of later groups.
 
         Raises:
-            TypeError: an argument other than `msg` is given by name.
+            TypeError: a keyword argument other than `msg` is given.
         """
         msg = kwargs.pop("msg", None)
         if kwargs:
@@ -70,14 +72,14 @@ class ContainerAssertions(unittest.TestCase):
                 self.fail(f"{small!r} is unexpectedly not less than {big!r}", msg)
 
     def assertIsSubclass(self, cls: Any, superclass: Any, msg: Any = None) -> None:
-        """Fail unless a class is a subclass of another one, or of one of a tuple."""
+        """Fail unless `cls` is a subclass of a class, or of one of a tuple of classes."""
         if not isinstance(cls, type):
             self.fail(f"{cls!r} is not a class", msg)
         if not issubclass(cls, superclass):
             self.fail(f"{cls!r} is not a subclass of {superclass!r}", msg)
 
     def assertNotIsSubclass(self, cls: Any, superclass: Any, msg: Any = None) -> None:
-        """Fail if a class is a subclass of another one, or of one of a tuple."""
+        """Fail if `cls` is a subclass of a class, or of one of a tuple of classes."""
         if not isinstance(cls, type):
             self.fail(f"{cls!r} is not a class", msg)
         if issubclass(cls, superclass):
@@ -86,7 +88,7 @@ class ContainerAssertions(unittest.TestCase):
     # Elements
 
     def assertContainsSubset(self, expected_subset: Any, actual_set: Any, msg: Any = None) -> None:
-        """Fail unless one collection has all elements of another."""
+        """Fail unless `actual_set` contains all elements of `expected_subset`."""
         if missing := set(expected_subset) - set(actual_set):
             self.fail(f"Missing elements {missing}\nExpected: {expected_subset}\nActual: {actual_set}", msg)
 
@@ -96,7 +98,7 @@ class ContainerAssertions(unittest.TestCase):
             self.fail(f"Common elements {common}\nExpected: {expected_seq}\nActual: {actual_seq}", msg)
 
     def assertSameElements(self, expected_seq: Any, actual_seq: Any, msg: Any = None) -> None:
-        """Fail unless two collections have the same elements, whose order and number do not count."""
+        """Fail unless two collections have the same elements, regardless of order and repetitions."""
         if isinstance(expected_seq, str | bytes) or isinstance(actual_seq, str | bytes):
             self.fail("Passing string/bytes to assertSameElements is usually a bug. Did you mean to use assertEqual?")
         missing = [element for element in expected_seq if element not in actual_seq]
@@ -108,7 +110,7 @@ class ContainerAssertions(unittest.TestCase):
     # Sequences
 
     def assertSequenceStartsWith(self, prefix: Any, whole: Any, msg: Any = None) -> None:
-        """Fail unless a sequence begins with another one, or with an element."""
+        """Fail unless `whole` begins with `prefix`, a sequence or a single element."""
         first = list(prefix) if isinstance(prefix, Collection) else [prefix]
         if isinstance(whole, Mapping | Set) or not isinstance(whole, Collection):
             self.fail(f"For whole: a sequence is expected, found type: {type(whole)}", msg)
@@ -121,14 +123,14 @@ class ContainerAssertions(unittest.TestCase):
             self.fail(f"prefix: {first} not found at start of whole: {whole}.", msg)
 
     def assertContainsSubsequence(self, container: Any, subsequence: Any, msg: Any = None) -> None:
-        """Fail unless elements are in a sequence in their order; others may be between them."""
+        """Fail unless `container` has the elements of `subsequence` in order, with others between them or not."""
         rest: Iterator[Any] = iter(container)
         for element in subsequence:
-            if element not in rest:  # which takes from it what it passes
+            if element not in rest:  # `in` also advances the iterator to the element
                 self.fail(f"{subsequence} not a subsequence of {container}. First non-matching element: {element}", msg)
 
     def assertContainsExactSubsequence(self, container: Any, subsequence: Any, msg: Any = None) -> None:
-        """Fail unless elements are in a sequence one after another."""
+        """Fail unless `container` has the elements of `subsequence` in order, without others between them."""
         whole, part = list(container), list(subsequence)
         if not any(whole[start : start + len(part)] == part for start in range(len(whole) - len(part) + 1)):
             self.fail(f"{part} not an exact subsequence of {whole}.", msg)
@@ -141,7 +143,7 @@ class ContainerAssertions(unittest.TestCase):
         msg: Any = None,
         delta: float | None = None,
     ) -> None:
-        """Fail unless two sequences have numbers that `assertAlmostEqual` takes for equal."""
+        """Fail unless two sequences have the same length and `assertAlmostEqual` holds for each pair of elements."""
         if len(expected_seq) != len(actual_seq):
             self.fail(f"Sequence size mismatch: {len(expected_seq)} vs {len(actual_seq)}", msg)
         problems = []
@@ -152,7 +154,7 @@ class ContainerAssertions(unittest.TestCase):
             self.fail("\n".join([*problems[:30], *["..."] * (len(problems) > 30)]), msg)
 
     def _unlike(self, a: Any, b: Any, places: Any, delta: Any) -> str | None:
-        """Why two numbers are not almost equal, or None."""
+        """The message of `assertAlmostEqual` if it fails for two numbers, else None."""
         try:
             self.assertAlmostEqual(a, b, places=places, delta=delta)
         except self.failureException as failure:
@@ -172,7 +174,7 @@ class ContainerAssertions(unittest.TestCase):
         """Fail unless two mappings have the same keys, with equal values.
 
         Args:
-            check_values_equality: whether two values are equal, and what to say if they are not, or None.
+            check_values_equality: (value of a, value of b) → (whether they are equal, message or None).
         """
         for name, mapping in (("a", a), ("b", b)):
             if not isinstance(mapping, mapping_type):
@@ -192,10 +194,10 @@ class ContainerAssertions(unittest.TestCase):
     def assertDictAlmostEqual(
         self, a: Any, b: Any, places: int | None = None, msg: Any = None, delta: float | None = None
     ) -> None:
-        """Fail unless two dicts have the same keys, with values that are equal, or almost if they are numbers.
+        """Fail unless two dicts have the same keys and equal values; numbers are compared by `assertAlmostEqual`.
 
         Raises:
-            ValueError: places and delta are given.
+            ValueError: both `places` and `delta` are given.
         """
         if places is not None and delta is not None:
             raise ValueError("specify delta or places not both\n")
@@ -209,7 +211,7 @@ class ContainerAssertions(unittest.TestCase):
         self.assertMappingEqual(a, b, msg, dict, compare)
 
     def assertDataclassEqual(self, first: Any, second: Any, msg: Any = None) -> None:
-        """Fail unless two instances of a dataclass are equal; says which fields differ."""
+        """Fail unless two instances of a dataclass are equal, with a message that lists the fields that differ."""
         for place, value in (("First", first), ("Second", second)):
             if not dataclasses.is_dataclass(value) or isinstance(value, type):
                 self.fail(f"{place} argument {value!r} is not a dataclass instance.")
@@ -223,12 +225,12 @@ class ContainerAssertions(unittest.TestCase):
         self.fail("\n".join([f"{first!r} != {second!r}", "Fields that differ:", *differing]), msg)
 
     def assertSameStructure(self, a: Any, b: Any, aname: str = "a", bname: str = "b", msg: Any = None) -> None:
-        """Fail unless two structures of mappings, sets and sequences are equal; says where they are not."""
+        """Fail unless two structures of mappings, sets and sequences are equal; the message lists the differences."""
         if problems := list(self._differences(a, b, aname, bname)):
             self.fail("; ".join(problems), msg)
 
     def assertJsonEqual(self, first: str, second: str, msg: Any = None) -> None:
-        """Fail unless two texts are the same JSON.  Raises ValueError for a text that is none."""
+        """Fail unless two texts are equal as JSON.  Raises ValueError for a text that is not JSON."""
         try:
             one, other = json.loads(first), json.loads(second)
         except ValueError as error:
@@ -263,19 +265,19 @@ class ContainerAssertions(unittest.TestCase):
 
 
 def _are_equal(a: Any, b: Any) -> bool:
-    """Equal by all comparisons, and by their hashes."""
+    """Whether all comparison operators and the hashes agree that two values are equal."""
     holds = [a == b, b == a, a <= b, b <= a, a >= b, b >= a, hash(a) == hash(b)]
     return all(holds) and not any([a != b, b != a, a < b, b < a, a > b, b > a])
 
 
 def _is_less(a: Any, b: Any) -> bool:
-    """Less by all comparisons."""
+    """Whether all comparison operators agree that a < b."""
     holds = [a < b, a <= b, b > a, b >= a, a != b, b != a]
     return all(holds) and not any([a == b, b == a, b < a, b <= a, a > b, a >= b])
 
 
 def _are_alike(a: Any, b: Any) -> bool:
-    """Of one kind, though not of one type."""
+    """Whether two values of different types can be compared: both ints, or both sequences, sets or mappings."""
     if isinstance(a, str | bytes) or isinstance(b, str | bytes):
         return False
     return any(isinstance(a, kind) and isinstance(b, kind) for kind in (int, Sequence, Set, Mapping))

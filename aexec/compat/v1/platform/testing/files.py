@@ -24,10 +24,10 @@ T = TypeVar("T")
 
 
 class _Path:
-    """Has the path of a file or folder, and may be given for it.
+    """A path-like object: functions of `os` and `open` accept it.
 
     Attributes:
-        full_path: its path.
+        full_path: the path.
     """
 
     def __init__(self, path: str) -> None:
@@ -41,32 +41,32 @@ class TemporaryFile(_Path):
     """A file of a test."""
 
     def open_text(self, mode: str = "rt", encoding: str = "utf8", errors: str = "strict") -> Any:
-        """The file, open for text.  Raises ValueError for a mode of bytes."""
+        """Open the file in text mode.  Raises ValueError if `mode` has a "b"."""
         if "b" in mode:
             raise ValueError(f'Invalid mode {mode!r}: "b" flag not allowed when opening file in text mode')
         return open(self.full_path, mode, encoding=encoding, errors=errors)
 
     def open_bytes(self, mode: str = "rb") -> Any:
-        """The file, open for bytes.  Raises ValueError for a mode of text."""
+        """Open the file in binary mode.  Raises ValueError if `mode` has a "t"."""
         if "t" in mode:
             raise ValueError(f'Invalid mode {mode!r}: "t" flag not allowed when opening file in binary mode')
         return open(self.full_path, mode if "b" in mode else mode + "b")
 
     def read_text(self, encoding: str = "utf8", errors: str = "strict") -> str:
-        """All of its text."""
+        """The content as text."""
         return Path(self.full_path).read_text(encoding, errors)
 
     def read_bytes(self) -> bytes:
-        """All of its bytes."""
+        """The content as bytes."""
         return Path(self.full_path).read_bytes()
 
     def write_text(self, text: str, mode: str = "w", encoding: str = "utf8", errors: str = "strict") -> None:
-        """Write a text, over what is there unless the mode says otherwise."""
+        """Write text; the default mode replaces the content."""
         with self.open_text(mode, encoding, errors) as file:
             file.write(text)
 
     def write_bytes(self, data: bytes, mode: str = "wb") -> None:
-        """Write bytes, over what is there unless the mode says otherwise."""
+        """Write bytes; the default mode replaces the content."""
         with self.open_bytes(mode) as file:
             file.write(data)
 
@@ -82,7 +82,7 @@ class TemporaryFolder(_Path):
         encoding: str = "utf8",
         errors: str = "strict",
     ) -> TemporaryFile:
-        """A file with some content in the folder, by default of a new name."""
+        """Create a file with a content in the folder; by default its name is new."""
         if file_path:
             path = os.path.join(self.full_path, file_path)
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -97,17 +97,17 @@ class TemporaryFolder(_Path):
         return made
 
     def mkdir(self, dir_path: str | None = None) -> TemporaryFolder:
-        """A folder in the folder, by default of a new name."""
+        """Create a folder in the folder; by default its name is new."""
         path = os.path.join(self.full_path, dir_path) if dir_path else tempfile.mkdtemp(dir=self.full_path)
         os.makedirs(path, exist_ok=True)
         return TemporaryFolder(path)
 
 
 class CheckedThread:
-    """A thread of a test, whose error fails the test.
+    """A thread whose errors fail a test.
 
     Args:
-        test: which fails, also if it ends before it has called `join`.
+        test: the test.  It fails in `join` if the target raised an error, and at its end if `join` was not called.
     """
 
     def __init__(
@@ -126,54 +126,54 @@ class CheckedThread:
             self._error = error
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def join(self) -> None:
-        """Wait for the end.  Raises the test's failure if the thread raised an error."""
+        """Wait for the thread, and fail the test if the target raised an error."""
         self._is_joined = True
         self._thread.join()
         if self._error is not None:
             self._test.fail(f"Error in checkedThread: {self._error}")
 
     def is_alive(self) -> bool:
-        """Whether it runs."""
+        """Whether the thread is running."""
         return self._thread.is_alive()
 
     def check_termination(self) -> None:
-        """Raise the test's failure unless `join` was called."""
+        """Fail the test unless `join` was called."""
         if not self._is_joined:
             self._test.fail("A checked thread was not joined.")
 
 
 class CapturedWrites:
-    """What was written to a stream."""
+    """The output that `captureWritesToStream` has captured."""
 
     def __init__(self, path: str) -> None:
         self.capture_location = path
 
     def contents(self) -> str:
-        """All of it so far."""
+        """The output so far."""
         return Path(self.capture_location).read_text()
 
 
 class _EnterContext:
-    """`enter_context`, which a test and its class have."""
+    """Descriptor for `enter_context`, which works on a test and on its class."""
 
     def __get__(self, test: unittest.TestCase | None, kind: type[unittest.TestCase]) -> Callable[[Any], Any]:
         return kind.enterClassContext if test is None else test.enterContext
 
 
 class TestResources(unittest.TestCase):
-    """Files and folders last until the end of the test."""
+    """Files and folders that are deleted at the end of the test, threads, captured output and recorded properties."""
 
-    # pytest takes classes of this name for tests.
+    # Without this, pytest collects the class, since its name begins with "Test".
     __test__ = False
 
     enter_context = _EnterContext()
 
     def _folder(self) -> TemporaryFolder:
-        """The folder of the test, the same one all along."""
+        """The test's folder; the first call creates it."""
         found: TemporaryFolder | None = self.__dict__.get("_own_folder")
         if found is None:
             path = tempfile.mkdtemp()
@@ -182,11 +182,11 @@ class TestResources(unittest.TestCase):
         return found
 
     def get_temp_dir(self) -> str:
-        """The folder of the test, which is deleted after it."""
+        """The path of the test's folder, which is deleted after the test."""
         return self._folder().full_path
 
     def create_tempdir(self, name: str | None = None, cleanup: Any = None) -> TemporaryFolder:
-        """A folder, which is deleted after the test: an empty one, even if one of that name was there."""
+        """Create an empty folder, which is deleted after the test.  It replaces an earlier one of that name."""
         refuse("create_tempdir", cleanup=cleanup)
         folder = self._folder()
         if name:
@@ -202,13 +202,17 @@ class TestResources(unittest.TestCase):
         errors: str = "strict",
         cleanup: Any = None,
     ) -> TemporaryFile:
-        """A file with some content, which is deleted after the test."""
+        """Create a file with a content, which is deleted after the test."""
         refuse("create_tempfile", cleanup=cleanup)
         return self._folder().create_file(file_path, content, mode, encoding, errors)
 
     @contextmanager
     def captureWritesToStream(self, stream: Any) -> Iterator[CapturedWrites]:
-        """Catch what is written to a stream with a file descriptor of its own, by C code too."""
+        """Context manager: capture the output to a stream's file descriptor, which C code writes to as well.
+
+        Yields:
+            A `CapturedWrites`.
+        """
         stream.flush()
         descriptor = stream.fileno()
         file, path = tempfile.mkstemp(dir=self.get_temp_dir())
@@ -228,17 +232,17 @@ class TestResources(unittest.TestCase):
         args: tuple[Any, ...] | None = None,
         kwargs: dict[str, Any] | None = None,
     ) -> CheckedThread:
-        """A thread, which the test has to start and to join, and whose error fails the test."""
+        """Create a `CheckedThread`; the test must start and join it."""
         thread = CheckedThread(self, target, args or (), kwargs or {})
         self.addCleanup(thread.check_termination)
         return thread
 
     def record_property(self, property_name: str, property_value: Any) -> None:
-        """Note something of the test, for `get_recorded_properties`."""
+        """Record a property of the test or of the running subtest, for `get_recorded_properties`."""
         self._properties(getattr(self, "_subtest", None))[property_name] = property_value
 
     def get_recorded_properties(self, subtest: Any = None) -> dict[str, Any]:
-        """What was noted of a subtest; or else of the test, and of the subtest that runs."""
+        """The recorded properties of a subtest; by default of the test and the running subtest together."""
         if subtest:
             return dict(self._properties(subtest))
         running = getattr(self, "_subtest", None)

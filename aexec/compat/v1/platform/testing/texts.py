@@ -1,4 +1,4 @@
-"""Assertions on texts, addresses, errors and the output of commands.
+"""Assertions on texts, URLs, errors and the output of commands.
 
 Next to read: `files.py`.
 """
@@ -20,7 +20,7 @@ __all__ = ["TextAssertions"]
 
 
 class TextAssertions(unittest.TestCase):
-    """Texts are str or bytes."""
+    """Assertions on str and bytes."""
 
     def assertStartsWith(self, actual: Any, expected_start: Any, msg: Any = None) -> None:
         """Fail unless a text starts with another one."""
@@ -43,7 +43,7 @@ class TextAssertions(unittest.TestCase):
             self.fail(self._formatMessage(msg, f"{actual!r} does end with {unexpected_end!r}"))
 
     def assertContainsInOrder(self, strings: Any, target: str, msg: Any = None) -> None:
-        """Fail unless a text has others in it, in their order; they may overlap."""
+        """Fail unless `target` contains the `strings` in their order; they may overlap."""
         place, last = 0, None
         for text in [strings] if isinstance(strings, str | bytes) else strings:
             found = target.find(str(text), place)
@@ -62,7 +62,7 @@ class TextAssertions(unittest.TestCase):
             self.fail(self._formatMessage(message, said))
 
     def assertUrlEqual(self, a: str, b: str, msg: Any = None) -> None:
-        """Fail unless two addresses are equal; the order of parameters does not count."""
+        """Fail unless two URLs are equal, regardless of the order of query parameters."""
         one, other = parse.urlparse(a), parse.urlparse(b)
         for part in ("scheme", "netloc", "path", "fragment"):
             self.assertEqual(getattr(one, part), getattr(other, part), msg)
@@ -80,7 +80,7 @@ class TextAssertions(unittest.TestCase):
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        """Fail unless the call, or else the `with` block, raises an error with this message."""
+        """Fail unless a call raises an error with exactly this message; without a callable, a context manager."""
         raised = self._raises_literally(expected_exception, expected_exception_message)
         if callable_obj is None:
             return raised
@@ -96,7 +96,7 @@ class TextAssertions(unittest.TestCase):
 
     @contextmanager
     def assertRaisesWithPredicateMatch(self, exception_type: Any, expected_err_re_or_predicate: Any) -> Iterator[None]:
-        """Fail unless the `with` block raises an error that a function accepts, or that an expression matches."""
+        """Context manager: fail unless the block raises an error of a type that a predicate or a regex accepts."""
         try:
             yield
         except Exception as raised:
@@ -107,11 +107,11 @@ class TextAssertions(unittest.TestCase):
             self.fail(f"{exception_type.__name__} not raised")
 
     def assertRaisesOpError(self, expected_err_re_or_predicate: Any) -> Any:
-        """Fail unless the `with` block raises an OpError that a function accepts, or that an expression matches."""
+        """Context manager: fail unless the block raises an OpError that a predicate or a regex accepts."""
         return self.assertRaisesWithPredicateMatch(errors.OpError, expected_err_re_or_predicate)
 
     def assertRaisesIncompatibleShapesError(self, exception_type: Any = errors.InvalidArgumentError) -> Any:
-        """Fail unless the `with` block raises an error about shapes that do not fit."""
+        """Context manager: fail unless the block raises an error about incompatible shapes."""
         words = "Incompatible shapes|Dimensions must be equal|required broadcastable shapes"
         return self.assertRaisesWithPredicateMatch(exception_type, words)
 
@@ -125,11 +125,12 @@ class TextAssertions(unittest.TestCase):
         close_fds: bool = True,
         msg: Any = None,
     ) -> None:
-        """Fail unless a command exits with 0, and says something on stderr that an expression matches.
+        """Fail unless a command exits with 0, and one of `regexes` matches its output.
 
         Args:
-            command: its words, or a line for the shell.
-            env: all of its environment, by default none.
+            command: a list of arguments, or a line for the shell.
+            regexes: patterns for stdout and stderr together, as bytes.
+            env: the whole environment of the command; empty by default.
         """
         code, said = _run(command, env, close_fds)
         self.assertEqual(code, 0, self._formatMessage(msg, f"{command!r} failed with {code}, and said {said!r}"))
@@ -143,14 +144,17 @@ class TextAssertions(unittest.TestCase):
         close_fds: bool = True,
         msg: Any = None,
     ) -> None:
-        """Fail unless a command fails; the rest as for `assertCommandSucceeds`."""
+        """Fail unless a command exits with another code than 0, and one of `regexes` matches its output.
+
+        Arguments are those of `assertCommandSucceeds`.
+        """
         code, said = _run(command, env, close_fds)
         self.assertNotEqual(code, 0, self._formatMessage(msg, f"{command!r} should have failed, and said {said!r}"))
         self.assertRegexMatch(said, regexes, msg)
 
 
 def _like(regex: Any, text: Any) -> Any:
-    """An expression as str or bytes, as the text is."""
+    """Convert a regex to the type of the text, str or bytes."""
     if isinstance(text, str):
         return regex.decode() if isinstance(regex, bytes) else regex
     return regex.encode() if isinstance(regex, str) else regex
