@@ -1,4 +1,4 @@
-"""`tf.bitwise`: a table of functions of integers."""
+"""`tf.bitwise`: the namespace of bitwise functions of integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorFlow's further checks, at once if that can be, else when the graph runs.
+"""The less common assertions of TensorFlow: made while the graph is built if the values are known, else in each run.
 
 Next to read: `control_flow_ops.py`, which has the most used ones.
 """
@@ -44,10 +44,10 @@ def _asserted(holds: Tensor, message: str | None, said: list[Any], data: Any, su
 
 
 def add_check_numerics_ops() -> Node:
-    """`tf.add_check_numerics_ops`: checks all floats that the graph computes so far, one after another.
+    """`tf.add_check_numerics_ops`: an operation that checks all floating tensors of the graph, in order of creation.
 
     Raises:
-        ValueError: some of them are in a branch or a loop.
+        ValueError: a floating tensor is in a branch or a loop.
     """
     graph = get_default_graph()
     checks: list[Tensor] = []
@@ -82,7 +82,7 @@ def assert_non_positive(
 def assert_none_equal(
     x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
 ) -> Node:
-    """`tf.assert_none_equal`: no element of one equals that of the other."""
+    """`tf.assert_none_equal`: x != y for each pair of elements."""
     with name_scope(name or "assert_none_equal"):
         left = convert_to_tensor(x)
         right = convert_to_tensor(y, left.dtype.base)
@@ -100,7 +100,7 @@ def assert_near(
     message: str | None = None,
     name: str | None = None,
 ) -> Node:
-    """`tf.assert_near`: |x - y| < atol + rtol × |y|; both are by default ten times the type's epsilon."""
+    """`tf.assert_near`: |x - y| < atol + rtol × |y|; the default tolerances are ten times the dtype's epsilon."""
     with name_scope(name or "assert_near"):
         left = convert_to_tensor(x)
         dtype = left.dtype.base
@@ -120,7 +120,7 @@ def _epsilon(dtype: Any) -> float:
 
 
 def _rank_holds(x: Any, ranks: Sequence[int], what: str, message: str | None, name: str) -> Node | None:
-    """What is known now; None if the rank is unknown."""
+    """Whether the static rank satisfies a condition; None if the rank is unknown."""
     value = convert_to_tensor(x)
     rank = value.static_shape.rank
     if rank is None:
@@ -195,10 +195,10 @@ def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: str
 
 
 def assert_same_float_dtype(tensors: Iterable[Any] | None = None, dtype: Any = None) -> Any:
-    """`tf.assert_same_float_dtype`: their type, by default float32.
+    """`tf.assert_same_float_dtype`: return the tensors' dtype; `dtype`, or else float32, if there are none.
 
     Raises:
-        ValueError: types differ, or are none of floats.
+        ValueError: the dtypes differ, or are not floating.
     """
     found = None if dtype is None else dtypes.as_dtype(dtype)
     for tensor in tensors or ():
@@ -212,7 +212,7 @@ def assert_same_float_dtype(tensors: Iterable[Any] | None = None, dtype: Any = N
 
 
 def assert_proper_iterable(values: Any) -> None:
-    """`tf.assert_proper_iterable`.  Raises TypeError for a tensor, a text, or what cannot be iterated over."""
+    """`tf.assert_proper_iterable`.  Raises TypeError for a tensor, a string, or an object that is not iterable."""
     if isinstance(values, Tensor | str | bytes) or not isinstance(values, Iterable) or hasattr(values, "dtype"):
         raise errors.InvalidTypeError(f"Expected argument 'values' to be a 'proper' iterable. Found: {type(values)}")
 

@@ -87,7 +87,7 @@ def case(
 def switch_case(
     branch_index: Any, branch_fns: Any, default: Callable[[], Any] | None = None, name: str = "switch_case"
 ) -> Any:
-    """`tf.switch_case`: the branch of an index; any other index takes the default, or else the last one."""
+    """`tf.switch_case`: run the branch with an index; an unknown index runs the default, or else the last branch."""
     pairs = dict(branch_fns) if isinstance(branch_fns, Mapping) else None
     if pairs is None:
         listed_ = [entry if isinstance(entry, tuple) else (number, entry) for number, entry in enumerate(branch_fns)]
@@ -230,11 +230,11 @@ class TensorArray(_tensor_array.TensorArray):
         )
 
     def grad(self, source: str, flow: Any = None, name: str | None = None) -> TensorArray:
-        """The array that sums the gradients of the elements.
+        """The array that sums the gradients of this array's elements.
 
         Args:
-            source: which gradients: arrays of other sources are others.
-            flow: of this array, when all elements are written; by default its present one.
+            source: name of a gradient computation; each source has its own array.
+            flow: flow of this array after all elements are written; by default its current flow.
         """
         with name_scope(name or "TensorArrayGrad"):
             handle, _ = ops.tensor_array_grad_v3(self.handle, self.flow if flow is None else flow, source=source)
@@ -291,7 +291,7 @@ def Assert(condition: Any, data: Sequence[Any], summarize: int | None = None, na
 
 
 def told(message: str | None, data: Sequence[Any] | None, otherwise: Sequence[Any]) -> list[Any]:
-    """What a failed check says: its message, then the given data, or else what it says without any."""
+    """The data that a failed check prints: its message, then the given data, by default `otherwise`."""
     return [*([message] if message else []), *(data or otherwise)]
 
 

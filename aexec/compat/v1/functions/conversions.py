@@ -1,4 +1,4 @@
-"""Values to tensors and back: messages, rows and sparse tensors, conversions of a program's own classes.
+"""Conversions between values, tensors and messages, and a registry of conversions for a program's own classes.
 
 Next to read: `array_ops.py`.
 """
@@ -39,7 +39,7 @@ __all__ = [
 
 
 def convert_to_tensor_or_indexed_slices(value: Any, dtype: Any = None, name: str | None = None) -> Any:
-    """`tf.convert_to_tensor_or_indexed_slices`: rows stay rows."""
+    """`tf.convert_to_tensor_or_indexed_slices`: return `IndexedSlices` unchanged, convert other values."""
     return value if isinstance(value, IndexedSlices) else _converted(value, dtype, name)
 
 
@@ -57,7 +57,7 @@ def convert_to_tensor_or_sparse_tensor(value: Any, dtype: Any = None, name: str 
 def make_tensor_proto(
     values: Any, dtype: Any = None, shape: Any = None, verify_shape: bool = False, allow_broadcast: bool = False
 ) -> proto.TensorProto:
-    """`tf.make_tensor_proto`: the message of a value; with a shape, one value fills it.
+    """`tf.make_tensor_proto`: a value as a TensorProto.  With `shape`, a scalar is repeated to fill it.
 
     Raises:
         ValueError: the value does not fit the shape.
@@ -82,15 +82,16 @@ def make_ndarray(tensor: proto.TensorProto) -> Any:
 def register_tensor_conversion_function(
     base_type: type | tuple[type, ...], conversion_func: Callable[..., Any], priority: int = 100
 ) -> None:
-    """`tf.register_tensor_conversion_function`: functions of graphs take values of a class as tensors.
+    """`tf.register_tensor_conversion_function`: make graph functions accept objects of a class as tensors.
 
     Args:
-        base_type: the class, or several.  Numbers, arrays, lists and tensors are converted as ever.
-        conversion_func: of the value, and `dtype`, `name` and `as_ref`; returns a tensor, or NotImplemented.
-        priority: the smallest is asked first.
+        base_type: a class, or a tuple of classes.  The conversion of numbers, arrays, lists and tensors stays.
+        conversion_func: called with the value, and with `dtype`, `name` and `as_ref` by name; returns a tensor, or
+            NotImplemented.
+        priority: functions with smaller numbers are tried first.
 
     Raises:
-        TypeError: it is not a class, or one that has a conversion already.
+        TypeError: `base_type` is not a class, or has a fixed conversion.
     """
     for kind in base_type if isinstance(base_type, tuple) else (base_type,):
         register_conversion(
@@ -107,7 +108,7 @@ def fingerprint(data: Any, method: str = "farmhash64", name: str | None = None) 
 
 
 def parallel_stack(values: Any, name: str = "parallel_stack") -> Tensor:
-    """`tf.parallel_stack`: tensors of one known shape along a new first axis."""
+    """`tf.parallel_stack`: stack tensors of the same, fully known shape along a new first axis."""
     tensors = [convert_to_tensor(value) for value in values]
     if any(None in list(tensor.static_shape) for tensor in tensors if tensor.static_shape.rank is not None) or any(
         tensor.static_shape.rank is None for tensor in tensors
@@ -119,7 +120,7 @@ def parallel_stack(values: Any, name: str = "parallel_stack") -> Tensor:
 def required_space_to_batch_paddings(
     input_shape: Any, block_shape: Any, base_paddings: Any = None, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """`tf.required_space_to_batch_paddings`: paddings that make sizes multiples of the blocks, and the crops after."""
+    """`tf.required_space_to_batch_paddings`: the least paddings to multiples of the block sizes, and matching crops."""
     with name_scope(name or "required_space_to_batch_paddings"):
         sizes, blocks = convert_to_tensor(input_shape, dtypes.int32), convert_to_tensor(block_shape, dtypes.int32)
         base = (
@@ -153,10 +154,10 @@ def batch_to_space(
 
 
 def tensor_scatter_nd_update(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
-    """`tf.tensor_scatter_nd_update`: a tensor with other values at indices."""
+    """`tf.tensor_scatter_nd_update`: a copy of a tensor with new values at the given indices."""
     return ops.tensor_scatter_update(tensor, indices, updates, name=name)
 
 
 def string_to_hash_bucket_strong(input: Any, num_buckets: int, key: Any, name: str | None = None) -> Tensor:
-    """`tf.string_to_hash_bucket_strong`: by a hash with a key of two numbers."""
+    """`tf.string_to_hash_bucket_strong`: hash strings with a key of two integers."""
     return ops.string_to_hash_bucket_strong(input, num_buckets=num_buckets, key=list(key), name=name)

@@ -1,4 +1,4 @@
-"""`tf.data.experimental`: functions that give transformations for `Dataset.apply`, and a few sources.
+"""`tf.data.experimental`: transformations for `Dataset.apply`, and a few sources.
 
 Next to read: `data.py`.
 """
@@ -277,7 +277,7 @@ def parse_example_dataset(
 
 
 def prefetch_to_device(device: str, buffer_size: Any = None) -> _Apply:
-    """`tf.data.experimental.prefetch_to_device`, for the CPU only: elsewhere a node copies what it takes."""
+    """`tf.data.experimental.prefetch_to_device`, for the CPU only; other devices copy an element when they read it."""
     if "CPU" not in device.upper():
         raise errors.UnsupportedError(f"prefetch_to_device: device={device!r} is not supported: use Dataset.prefetch")
     return lambda dataset: dataset.prefetch(buffer_size)

@@ -1,4 +1,4 @@
-"""`tf.debugging`: a table of checks in a run."""
+"""`tf.debugging`: the namespace of assertions."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def sample_distorted_bounding_box(
     use_image_if_no_bounding_boxes: bool | None = None,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`tf.image.sample_distorted_bounding_box`: where a random crop begins, its size, and its box."""
+    """`tf.image.sample_distorted_bounding_box`: begin and size of a random crop, and its bounding box."""
     first, second = get_seed(seed) if seed or not seed2 else (seed, seed2)
     return ops.sample_distorted_bounding_box_v2(
         image_size,
@@ -299,7 +299,7 @@ def central_crop(image: Any, central_fraction: float) -> Tensor:
 
 
 def total_variation(images: Any, name: str | None = None) -> Tensor:
-    """`tf.image.total_variation`: the total difference of neighbours, for one image or each of several."""
+    """`tf.image.total_variation`: the sum of absolute differences of neighbouring pixels, per image."""
     with name_scope(name or "total_variation"):
         x = convert_to_tensor(images)
         axes = list(range(rank_of(x) - 3, rank_of(x)))

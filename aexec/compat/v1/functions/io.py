@@ -44,7 +44,7 @@ __all__ = [
 
 
 class FixedLenFeature(NamedTuple):
-    """`tf.FixedLenFeature`: a feature that each example has in the same shape."""
+    """`tf.FixedLenFeature`: a feature of the same shape in each example."""
 
     shape: Any
     dtype: Any
@@ -52,7 +52,7 @@ class FixedLenFeature(NamedTuple):
 
 
 class FixedLenSequenceFeature(NamedTuple):
-    """`tf.FixedLenSequenceFeature`: any number of values, each in the same shape."""
+    """`tf.FixedLenSequenceFeature`: a feature with any number of values of the same shape."""
 
     shape: Any
     dtype: Any
@@ -213,7 +213,7 @@ class TFRecordOptions:
 
     @classmethod
     def get_compression_type_string(cls, options: Any) -> str:
-        """The name of a compression: of options, of a `TFRecordCompressionType`, or a name.
+        """The name of a compression, given as `TFRecordOptions`, a `TFRecordCompressionType`, or a name.
 
         Raises:
             ValueError: there is no such compression.
@@ -243,11 +243,11 @@ tf_record_iterator = _compressed(record.read_records, "tf_record_iterator")
 
 
 class ReaderBase:
-    """`tf.ReaderBase`: a reader, which takes names of files from a queue, and returns records.
+    """`tf.ReaderBase`: reads records from the files whose names are in a queue.
 
     Attributes:
-        reader_ref: its handle.
-        supports_serialize: True if its state can be saved and restored.
+        reader_ref: the reader's handle.
+        supports_serialize: True if the reader's state can be saved and restored.
     """
 
     def __init__(self, reader_ref: Tensor, supports_serialize: bool = False) -> None:
@@ -259,14 +259,14 @@ class ReaderBase:
         return ops.reader_read_v2(self.reader_ref, getattr(queue, "handle", queue), name=name)
 
     def read_up_to(self, queue: Any, num_records: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
-        """At most that many keys and values."""
+        """The keys and values of up to `num_records` records."""
         handle = getattr(queue, "handle", queue)
         return ops.reader_read_up_to_v2(
             self.reader_ref, handle, convert_to_tensor(num_records, dtypes.int64), name=name
         )
 
     def num_records_produced(self, name: str | None = None) -> Tensor:
-        """The number of records that it returned."""
+        """The number of records that the reader has returned, int64."""
         return ops.reader_num_records_produced_v2(self.reader_ref, name=name)
 
     def reset(self, name: str | None = None) -> Any:
@@ -274,11 +274,11 @@ class ReaderBase:
         return ops.reader_reset_v2(self.reader_ref, name=name)
 
     def num_work_units_completed(self, name: str | None = None) -> Tensor:
-        """The number of files that it has read to their end."""
+        """The number of files that the reader has read to their end, int64."""
         return ops.reader_num_work_units_completed_v2(self.reader_ref, name=name)
 
     def serialize_state(self, name: str | None = None) -> Tensor:
-        """Its state as a string scalar."""
+        """The reader's state, a scalar string."""
         return ops.reader_serialize_state_v2(self.reader_ref, name=name)
 
     def restore_state(self, state: Any, name: str | None = None) -> Any:

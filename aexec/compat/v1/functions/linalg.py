@@ -1,4 +1,4 @@
-"""`tf.linalg`: a table of functions of matrices.
+"""`tf.linalg`: the namespace of functions of matrices.
 
 Next to read: `aexec/kernels/linalg/`.
 """
@@ -45,14 +45,14 @@ def matrix_diag(
     padding_value: Any = 0,
     align: str = "RIGHT_LEFT",
 ) -> Tensor:
-    """`tf.matrix_diag`: matrices with these diagonals.
+    """`tf.matrix_diag`: matrices [..., num_rows, num_cols] with the given diagonals.
 
     Args:
-        diagonal: [..., size], or [..., diagonals, size] for several.
-        k: which diagonal, 0 for the main one and positive ones above it; or the lowest and the highest of several.
-        num_rows, num_cols: by default as few as there must be.
-        padding_value: of the other elements.
-        align: at which ends shorter ones of several diagonals have unused elements.
+        diagonal: [..., size] for one diagonal, [..., diagonals, size] for several.
+        k: number of the diagonal, 0 for the main one, positive above it; or (lowest, highest) for several.
+        num_rows, num_cols: sizes of the matrices; by default the least that hold the diagonals.
+        padding_value: value of all other elements.
+        align: on which side shorter diagonals are aligned; the rest of their row is unused.
     """
     value = convert_to_tensor(diagonal)
     padding = convert_to_tensor(padding_value, value.dtype.base)
@@ -62,14 +62,14 @@ def matrix_diag(
 def matrix_diag_part(
     input: Any, name: str = "diag_part", k: Any = 0, padding_value: Any = 0, align: str = "RIGHT_LEFT"
 ) -> Tensor:
-    """`tf.matrix_diag_part`: diagonals of matrices, as `matrix_diag` takes them."""
+    """`tf.matrix_diag_part`: the diagonals of matrices, in the form that `matrix_diag` takes."""
     value = convert_to_tensor(input)
     padding = convert_to_tensor(padding_value, value.dtype.base)
     return ops.matrix_diag_part_v3(value, _ints(k), padding, align=align, name=name)
 
 
 def matrix_set_diag(input: Any, diagonal: Any, name: str = "set_diag", k: Any = 0, align: str = "RIGHT_LEFT") -> Tensor:
-    """`tf.matrix_set_diag`: matrices with other diagonals, which are given as `matrix_diag` takes them."""
+    """`tf.matrix_set_diag`: replace diagonals of matrices; the new ones have the form that `matrix_diag` takes."""
     value = convert_to_tensor(input)
     given = convert_to_tensor(diagonal, value.dtype.base)
     return ops.matrix_set_diag_v3(value, given, _ints(k), align=align, name=name)

@@ -1,4 +1,4 @@
-"""`tf.lookup`, and the tables of `tf.contrib.lookup`: from keys to values, in a run.
+"""`tf.lookup` and `tf.contrib.lookup`: tables that map keys to values in a run.
 
 `tf.tables_initializer()` fills the tables.  Next to read: `aexec/kernels/data_flow/`.
 """
@@ -32,14 +32,14 @@ __all__ = [
 
 
 class TextFileIndex:
-    """`tf.lookup.TextFileIndex`: in place of a column of a file, its whole line or the line's number."""
+    """`tf.lookup.TextFileIndex`: stands for the whole line or the line number, in place of a column's index."""
 
     WHOLE_LINE = -2
     LINE_NUMBER = -1
 
 
 class KeyValueTensorInitializer:
-    """`tf.lookup.KeyValueTensorInitializer`: keys and their values, vectors of one size."""
+    """`tf.lookup.KeyValueTensorInitializer`: initialises a table from vectors of keys and values of the same size."""
 
     def __init__(
         self, keys: Any, values: Any, key_dtype: Any = None, value_dtype: Any = None, name: str | None = None
@@ -58,7 +58,7 @@ class KeyValueTensorInitializer:
 
 
 class TextFileInitializer:
-    """`tf.lookup.TextFileInitializer`: keys and values in columns of a text file, or lines and their numbers."""
+    """`tf.lookup.TextFileInitializer`: initialises a table from columns, lines or line numbers of a text file."""
 
     def __init__(
         self,
@@ -93,12 +93,12 @@ class TextFileInitializer:
 
 
 class _Table:
-    """What both kinds of tables share.
+    """The base of immutable and mutable tables.
 
     Attributes:
-        key_dtype, value_dtype: types.
-        default_value: for keys that are not there.
-        resource_handle: the table.
+        key_dtype, value_dtype: dtypes of keys and values.
+        default_value: value of keys that are not in the table.
+        resource_handle: the table's handle.
     """
 
     def __init__(self, handle: Tensor, key_dtype: Any, value_dtype: Any, default_value: Any) -> None:
@@ -122,10 +122,10 @@ class _Table:
         return found[0], found[1]
 
     def lookup(self, keys: Any, name: str | None = None) -> Any:
-        """The values of keys, in their shape; a SparseTensor for a SparseTensor.
+        """Look up keys; return values of the same shape, as a SparseTensor if the keys are one.
 
         Raises:
-            TypeError: the keys have another type.
+            TypeError: the keys have another dtype than `key_dtype`.
         """
         if isinstance(keys, SparseTensor):
             return SparseTensor(keys.indices, self.lookup(keys.values, name), keys.dense_shape)
@@ -194,11 +194,11 @@ class MutableHashTable(_Table):
 
 
 class StaticVocabularyTable:
-    """`tf.lookup.StaticVocabularyTable`: numbers of words; words that are not there get a bucket by their hash.
+    """`tf.lookup.StaticVocabularyTable`: maps words to ids; unknown words are hashed to buckets after the ids.
 
     Args:
-        initializer: of words, or of int64s, to int64s; None for buckets only.
-        num_oov_buckets: above 0.
+        initializer: an initializer from strings or int64 to int64; None for buckets only.
+        num_oov_buckets: the number of buckets, positive.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ class StaticVocabularyTable:
         return buckets if self._table is None else self._table.size() + buckets
 
     def lookup(self, keys: Any, name: str | None = None) -> Any:
-        """The number of each word, int64; a SparseTensor for a SparseTensor."""
+        """The id of each word, int64, of the same shape; a SparseTensor for a SparseTensor."""
         if isinstance(keys, SparseTensor):
             return SparseTensor(keys.indices, self.lookup(keys.values, name), keys.dense_shape)
         with name_scope(name or "string_to_index_Lookup"):
@@ -252,7 +252,7 @@ class StaticVocabularyTable:
 
 
 class _Hasher(NamedTuple):
-    """Says that hashes are those of `string_to_hash_bucket_fast`."""
+    """Identifies the hash function `string_to_hash_bucket_fast` as an argument."""
 
     hasher: str
     key: Any
@@ -280,7 +280,7 @@ def index_table_from_tensor(
     name: str | None = None,
     vocabulary_list: Any = None,
 ) -> Any:
-    """`tf.contrib.lookup.index_table_from_tensor`: the number of each key in a list."""
+    """`tf.contrib.lookup.index_table_from_tensor`: a table from the keys of a list to their positions."""
     given = mapping if vocabulary_list is None else vocabulary_list
     if given is None:
         raise errors.InvalidValueError("mapping must be specified.")
@@ -304,7 +304,7 @@ def index_table_from_file(
     value_column_index: int = TextFileIndex.LINE_NUMBER,
     delimiter: str = "\t",
 ) -> Any:
-    """`tf.contrib.lookup.index_table_from_file`: the number of each line of a file."""
+    """`tf.contrib.lookup.index_table_from_file`: a table from the lines of a file to their line numbers, from 0."""
     if vocabulary_file is None or vocabulary_file == "":
         raise errors.InvalidValueError("vocabulary_file must be specified and must not be empty.")
     columns = (key_dtype, key_column_index, dtypes.int64, value_column_index, vocab_size, delimiter)
@@ -312,7 +312,7 @@ def index_table_from_file(
 
 
 def index_to_string_table_from_tensor(mapping: Any, default_value: str = "UNK", name: str | None = None) -> Any:
-    """`tf.contrib.lookup.index_to_string_table_from_tensor`: the word of each number."""
+    """`tf.contrib.lookup.index_to_string_table_from_tensor`: a table from positions in a list to its strings."""
     values = convert_to_tensor(mapping, dtypes.string, "mapping")
     numbers = ops.cast(ops.range(0, ops.size(values), 1), DstT=dtypes.int64)
     return StaticHashTable(KeyValueTensorInitializer(numbers, values), default_value, name)
@@ -327,7 +327,7 @@ def index_to_string_table_from_file(
     value_column_index: int = TextFileIndex.WHOLE_LINE,
     delimiter: str = "\t",
 ) -> Any:
-    """`tf.contrib.lookup.index_to_string_table_from_file`: the line of each number."""
+    """`tf.contrib.lookup.index_to_string_table_from_file`: a table from line numbers of a file to its lines."""
     columns = (dtypes.int64, key_column_index, dtypes.string, value_column_index, vocab_size, delimiter)
     return StaticHashTable(TextFileInitializer(vocabulary_file, *columns), default_value, name)
 

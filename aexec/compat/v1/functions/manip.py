@@ -1,4 +1,4 @@
-"""`tf.manip`: an older name of functions that move elements.
+"""`tf.manip`: the older namespace of functions that move elements.
 
 Next to read: `array_ops.py`.
 """

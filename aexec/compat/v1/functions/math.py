@@ -1,4 +1,4 @@
-"""`tf.math`: a table of functions.  Most of them are in `tf`, too.
+"""`tf.math`: the namespace of mathematical functions, most of which `tf` has as well.
 
 Next to read: `math_ops.py`.
 """

@@ -338,7 +338,7 @@ def _ordered(values: Any, axis: int, direction: str, name: str) -> tuple[Tensor,
         order = [int(place) for place in np.arange(last + 1)]
         order[axis % (last + 1)], order[last] = last, axis % (last + 1)
         turned = x if order[last] == last else ops.transpose(x, order)
-        # Flipped; for integers by inverting bits, since the smallest integer has no negative.
+        # Sort negated values.  Integers are negated bitwise, since -x of the smallest integer overflows.
         flipped = ops.invert if x.dtype.is_integer else ops.neg
         ascending = direction == "ASCENDING"
         found, places = top_k(flipped(turned) if ascending else turned, ops.shape(turned)[-1])
@@ -398,7 +398,7 @@ def confusion_matrix(
     name: str | None = None,
     weights: Any = None,
 ) -> Tensor:
-    """`tf.confusion_matrix`: how often each label, a row, was predicted as each class, a column."""
+    """`tf.confusion_matrix`: element [i, j] counts the examples of label i that were predicted as class j."""
     with name_scope(name or "confusion_matrix"):
         truth, guess = cast(labels, dtypes.int64), cast(predictions, dtypes.int64)
         if num_classes is None:
@@ -431,7 +431,7 @@ def histogram_fixed_width(
 def histogram_fixed_width_bins(
     values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
 ) -> Tensor:
-    """`tf.histogram_fixed_width_bins`: the bin of each value; the first and the last hold what is outside, too."""
+    """`tf.histogram_fixed_width_bins`: the bin of each value; values out of range are in the first or last bin."""
     with name_scope(name or "histogram_fixed_width_bins"):
         given = convert_to_tensor(values)
         bounds = convert_to_tensor(value_range, given.dtype.base)

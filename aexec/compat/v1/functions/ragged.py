@@ -49,7 +49,7 @@ def constant_value(
     inner_shape: Any = None,
     row_splits_dtype: Any = "int64",
 ) -> Any:
-    """`tf.ragged.constant_value`: arrays of nested lists; all axes but the last are ragged, too, unless said."""
+    """`tf.ragged.constant_value`: nested lists as a `RaggedTensorValue`; by default only the first axis is uniform."""
     kind = as_dtype(row_splits_dtype).np
     depth = _depth(pylist)
     if depth == 0:
@@ -93,7 +93,7 @@ def constant(
     name: str | None = None,
     row_splits_dtype: Any = dtypes.int64,
 ) -> Any:
-    """`tf.ragged.constant`: a ragged tensor of nested lists; a tensor if they are not ragged."""
+    """`tf.ragged.constant`: nested lists as a constant ragged tensor, or a tensor if no axis is ragged."""
     with name_scope(name or "RaggedConstant"):
         return _tensors(constant_value(pylist, dtype, ragged_rank, inner_shape, row_splits_dtype), dtype)
 
@@ -120,7 +120,7 @@ def range(
     name: str | None = None,
     row_splits_dtype: Any = _INT64,
 ) -> RaggedTensor:
-    """`tf.ragged.range`: a row of numbers for each start, limit and step."""
+    """`tf.ragged.range`: a ragged tensor with a row of numbers per start, limit and step."""
     if limits is None:
         starts, limits = 0, starts
     with name_scope(name or "RaggedRange"):
@@ -163,7 +163,7 @@ def segment_ids_to_row_splits(
 
 
 def boolean_mask(data: Any, mask: Any, name: str | None = None) -> RaggedTensor:
-    """`tf.ragged.boolean_mask`: the values of each row where a mask [rows, columns], or of the same rows, is true."""
+    """`tf.ragged.boolean_mask`: the values of each row at which a mask, [rows, columns] or ragged, is True."""
     with name_scope(name or "RaggedMask"):
         if isinstance(data, RaggedTensor) != isinstance(mask, RaggedTensor):
             raise errors.UnsupportedError("ragged.boolean_mask: data and mask are both ragged, or neither is")

@@ -39,7 +39,7 @@ def multinomial(
     output_dtype: Any = None,
     dtype: Any = None,
 ) -> Tensor:
-    """`tf.multinomial`, `tf.random.categorical`: classes with the probabilities of their logits."""
+    """`tf.multinomial`: draw classes from logits [batch, classes]; [batch, num_samples], int64 by default."""
     first, second = get_seed(seed)
     wanted = chosen("int64", output_dtype=output_dtype, dtype=dtype)
     return ops.multinomial(logits, num_samples, seed=first, seed2=second, output_dtype=as_dtype(wanted), name=name)
@@ -48,12 +48,12 @@ def multinomial(
 def categorical(
     logits: Any, num_samples: Any, dtype: Any = None, seed: int | None = None, name: str | None = None
 ) -> Tensor:
-    """`tf.random.categorical`."""
+    """`tf.random.categorical`: `multinomial` with other argument names."""
     return multinomial(logits, num_samples, seed, name, dtype)
 
 
 def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Tensor:
-    """`tf.random_crop`: a part of that size, at a random position."""
+    """`tf.random_crop`: a slice of shape `size` at a random position."""
     with name_scope(name or "random_crop"):
         whole, part = convert_to_tensor(value), convert_to_tensor(size, "int32")
         room = ops.shape(whole) - part + 1
@@ -66,7 +66,7 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
 def random_poisson(
     lam: Any, shape: Any, dtype: Any = "float32", seed: int | None = None, name: str | None = None
 ) -> Tensor:
-    """`tf.random_poisson`: `shape` numbers for each rate."""
+    """`tf.random_poisson`: samples [*shape, *lam.shape]."""
     first, second = get_seed(seed)
     return ops.random_poisson_v2(
         convert_to_tensor(shape, "int32"),
@@ -101,7 +101,7 @@ def stateless_uniform(
 def _stateless_normal(
     draw: Callable[..., Tensor], scope: str, shape: Any, seed: Any, mean: Any, stddev: Any, dtype: Any
 ) -> Tensor:
-    """Numbers that an op draws around 0, with this mean and standard deviation."""
+    """Draw numbers with `draw`, whose mean is 0 and deviation 1; shift and scale them."""
     wanted = as_dtype(dtype)
     with name_scope(scope):
         numbers = draw(convert_to_tensor(shape, "int32"), seed, dtype=wanted)

@@ -1,4 +1,4 @@
-"""`tf.py_func`: a Python function as an op, whose results and errors are handled as in TensorFlow.
+"""`tf.py_func`: a Python function as an op, with TensorFlow's handling of results and errors.
 
 Next to read: `aexec/client/user_ops.py`.
 """
@@ -33,11 +33,11 @@ _ERRORS: tuple[tuple[type[Exception], type[errors.OpError]], ...] = (
 def py_func(
     func: Callable[..., Any], inp: Sequence[Any], Tout: Any, stateful: bool = True, name: str | None = None
 ) -> Any:
-    """`tf.py_func`, as a user-defined op (`aexec.op`), which a GraphDef does not carry to other processes.
+    """`tf.py_func`: call a Python function as a user-defined op (`aexec.op`).  Other processes cannot import its graph.
 
     Args:
-        func: called with arrays; returns an array, or a list or tuple with one per type.
-        Tout: the type of the result, or a list of types.
+        func: called with arrays; returns an array, or a list or tuple with an array per dtype.
+        Tout: the dtype of the result, or a list of dtypes.
     """
     if not callable(func):
         raise errors.InvalidValueError(f"Expected func to be callable. Received func={func!r} of type {type(func)}.")
@@ -91,7 +91,7 @@ def _no_gradient(op: Any, *grads: Any) -> Any:
 
 
 def _called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """The function's result; its errors become those of steps, except for aexec's own."""
+    """Call the function, and convert its exceptions to errors of a step; aexec's own errors pass unchanged."""
     try:
         return function(*arguments)
     except errors.OpError:
@@ -102,7 +102,7 @@ def _called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 
 
 def _arrays(result: Any, types: Sequence[DType], name: str) -> list[Any]:
-    """The result as arrays of these types.  Raises InvalidArgumentError if their number or types differ."""
+    """Convert the result to arrays.  Raises InvalidArgumentError if their number or dtypes are not those of `Tout`."""
     found = result if isinstance(result, list | tuple) else [] if result is None else [result]
     if len(found) != len(types):
         raise errors.InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""Sparse tensors of combined features, and of counts: `tf.sparse.cross`, `tf.sparse.bincount`.
+"""`tf.sparse.cross`, which combines features, and `tf.sparse.bincount`.
 
 Next to read: `sparse_ops.py`.
 """
@@ -18,12 +18,12 @@ from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = ["bincount", "cross", "cross_hashed"]
 
-# TensorFlow's key where none is given.
+# TensorFlow's default for `hash_key`.
 _HASH_KEY = 0xDECAFCAFFE
 
 
 def _as_feature(value: Any) -> Any:
-    """Strings as they are, numbers as int64."""
+    """Convert integers to int64; return strings unchanged."""
     return value if value.dtype.base is dtypes.string else ops.cast(value, DstT=dtypes.int64)
 
 
@@ -44,11 +44,11 @@ def _parts(inputs: Any) -> tuple[list[Tensor], list[Tensor], list[Tensor], list[
 
 
 def cross(inputs: Sequence[Any], name: str | None = None, separator: str | None = None) -> SparseTensor:
-    """`tf.sparse.cross`: for each row all combinations of a value of each input, as strings.
+    """`tf.sparse.cross`: all combinations of one value per input, for each row, as a sparse tensor of strings.
 
     Args:
-        inputs: matrices, dense or sparse, of strings or integers.
-        separator: between the values; by default `_X_`.
+        inputs: matrices, dense or sparse, of strings or integers, with the same number of rows.
+        separator: text between values; by default `_X_`.
     """
     text = convert_to_tensor("_X_" if separator is None else separator, dtypes.string)
     return SparseTensor(*ops.sparse_cross_v2(*_parts(inputs), text, name=name))
@@ -57,12 +57,12 @@ def cross(inputs: Sequence[Any], name: str | None = None, separator: str | None 
 def cross_hashed(
     inputs: Sequence[Any], num_buckets: int = 0, hash_key: int | None = None, name: str | None = None
 ) -> SparseTensor:
-    """`tf.sparse.cross_hashed`: for each row all combinations of a value of each input, as int64 hashes.
+    """`tf.sparse.cross_hashed`: `cross` with an int64 hash in place of each combination.
 
     Args:
-        inputs: as of `cross`.
-        num_buckets: hashes are below that; 0 for all numbers.
-        hash_key: combines the hashes of values.
+        inputs: as in `cross`.
+        num_buckets: hashes are in [0, num_buckets); 0 for no limit.
+        hash_key: key that combines the hashes of values.
     """
     indices, values, shapes, dense = _parts(inputs)
     has_numbers = any(one.dtype.base is not dtypes.string for one in (*values, *dense))
@@ -90,17 +90,17 @@ def bincount(
     binary_output: bool = False,
     name: str | None = None,
 ) -> SparseTensor:
-    """`tf.sparse.bincount`: how often each number occurs, in all, or with `axis=-1` in each row.
+    """`tf.sparse.bincount`: count each integer, as a sparse tensor; with `axis=-1` in each row.
 
     Args:
-        values: integers, a vector or matrix, dense or sparse.
-        weights: counted instead of 1 each, in the form of the values.
-        minlength, maxlength: the least and most numbers that are counted; None for no bound.
-        binary_output: 1 for each number that occurs.
+        values: non-negative integers, a vector or matrix, dense or sparse.
+        weights: added in place of 1 for each value; shape and sparsity of `values`.
+        minlength, maxlength: least and greatest size of the last axis; None for no limit.
+        binary_output: 1 for each integer that occurs, in place of its count.
 
     Raises:
-        InvalidArgumentError: `axis` is neither 0, -1 nor None, weights have another form than values, or there are
-            weights and `binary_output`.
+        InvalidArgumentError: `axis` is neither 0, -1 nor None, weights do not match the values, or both weights and
+            `binary_output` are given.
         UnimplementedError: values are ragged.
     """
     if isinstance(values, RaggedTensor):

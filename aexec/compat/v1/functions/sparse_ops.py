@@ -1,4 +1,4 @@
-"""Functions of sparse tensors with TensorFlow's arguments, over the ops that take their three parts.
+"""Functions of sparse tensors with TensorFlow's arguments, over ops that take indices, values and shape separately.
 
 Next to read: `sparse.py`, which has the class, and is their namespace.
 """
@@ -88,7 +88,7 @@ def sparse_concat(
 def sparse_fill_empty_rows(
     sp_input: SparseTensor, default_value: Any, name: str | None = None
 ) -> tuple[SparseTensor, Tensor]:
-    """`tf.sparse_fill_empty_rows`: with a value inserted in each empty row; and which rows were empty."""
+    """`tf.sparse_fill_empty_rows`: insert a value into each empty row; also return which rows were empty, bool."""
     default = convert_to_tensor(default_value, sp_input.dtype)
     indices, values, empty, _ = ops.sparse_fill_empty_rows(*sp_input, default, name=name)
     return SparseTensor(indices, values, sp_input.dense_shape), empty
@@ -145,7 +145,7 @@ def sparse_reorder(sp_input: SparseTensor, name: str | None = None) -> SparseTen
 
 
 def sparse_reset_shape(sp_input: SparseTensor, new_shape: Any = None) -> SparseTensor:
-    """`tf.sparse_reset_shape`: with other sizes, or the smallest that hold all elements."""
+    """`tf.sparse_reset_shape`: set the dense shape, by default to the smallest that holds all elements."""
     indices, values, shape = (identity(part) for part in sp_input)
     if new_shape is None:
         least = ops.maximum(ops.max(indices, [0]) + ops.ones_like(shape), ops.zeros_like(shape))
@@ -261,7 +261,7 @@ def _wide(value: Tensor) -> Tensor:
 
 
 def sparse_to_indicator(sp_input: SparseTensor, vocab_size: Any, name: str | None = None) -> Tensor:
-    """`tf.sparse_to_indicator`: which numbers each row contains."""
+    """`tf.sparse_to_indicator`: element [..., i] of the result is True if the row contains i; dense, bool."""
     with name_scope(name or "SparseToIndicator"):
         named = sp_input.with_values(ops.fill(ops.shape(sp_input.values), True))
         indices, values, shape = sparse_merge(sp_input, named, vocab_size)

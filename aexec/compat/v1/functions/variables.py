@@ -298,7 +298,7 @@ scatter_max = _scattering("max")
 def batch_scatter_update(
     ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
 ) -> Any:
-    """`tf.batch_scatter_update`: each batch of indices, [*batch, n], names slices of the same batch of the variable."""
+    """`tf.batch_scatter_update`: scatter updates within each batch: indices [*batch, n] select slices of that batch."""
     with name_scope(name or "batch_scatter_update"):
         places = convert_to_tensor(indices)
         rank = places.static_shape.rank
@@ -324,13 +324,13 @@ def create_partitioned_variables(
     name: str | None = None,
     reuse: bool | None = None,
 ) -> list[Any]:
-    """`tf.create_partitioned_variables`: the parts of one variable.
+    """`tf.create_partitioned_variables`: create a variable in parts; return the list of parts.
 
     Args:
-        slicing: the number of parts along each axis, one but for one axis.
+        slicing: number of parts along each axis; it may exceed 1 for one axis only.
 
     Raises:
-        InvalidArgumentError: there is not one number for each axis, or no axis.
+        ValueError: `slicing` does not have a number per axis, or the variable is a scalar.
     """
     if len(shape) != len(slicing) or not shape:
         raise errors.InvalidValueError(

@@ -1,4 +1,4 @@
-"""`tf.layers`: a table of layers, as functions and as objects.
+"""`tf.layers`: the namespace of layers, as functions and as classes.
 
 Next to read: `layer_objects.py`.
 """

@@ -1,4 +1,4 @@
-"""`tf.losses`: a table of losses.
+"""`tf.losses`: the namespace of losses.
 
 Next to read: `aexec/losses.py`.
 """

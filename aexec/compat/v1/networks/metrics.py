@@ -1,4 +1,4 @@
-"""`tf.metrics`: a table of metrics over many runs.
+"""`tf.metrics`: the namespace of metrics, which accumulate over runs.
 
 Next to read: `aexec/metrics.py`.
 """

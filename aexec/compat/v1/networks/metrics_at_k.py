@@ -1,7 +1,7 @@
-"""`tf.metrics` of the `k` predictions with the highest scores, whose labels are sets of classes.
+"""`tf.metrics` at k: compare the `k` classes with the highest scores of a row with the set of its labels.
 
-Labels are [..., labels], or [...] for one label a row, of int64; or a SparseTensor of either shape.  They are compared
-as sets: a class that a row names twice counts once.  Next to read: `more_metrics.py`.
+Labels are class ids, int64: [..., labels], or [...] for one label per row; or a SparseTensor of such a shape.
+Duplicates in a row count once.  Next to read: `more_metrics.py`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _top(predictions: Any, k: int) -> Tensor:
 
 
 def _as_rows(labels: Any, predicted: Tensor) -> Any:
-    """Labels with the rank of the predictions.  Raises InvalidArgumentError if they have no such rank."""
+    """Reshape labels to the rank of the predictions.  Raises InvalidArgumentError if their rank does not fit."""
     labels = convert_to_tensor_or_sparse_tensor(labels)
     if isinstance(labels, SparseTensor):
         rank = labels.shape.rank
@@ -65,7 +65,7 @@ def _expanded(labels: Any, axis: int) -> Any:
 
 
 def _only(ids: Any, class_id: int | None) -> Any:
-    """The sets with no other class than one; all classes if that is None."""
+    """Remove all classes but one from sets; return them unchanged if the class is None."""
     if class_id is None:
         return ids
     if isinstance(ids, SparseTensor):
@@ -77,7 +77,7 @@ def _only(ids: Any, class_id: int | None) -> Any:
 
 
 def _counted(what: str, found: SparseTensor, weights: Any) -> tuple[Any, Tensor]:
-    """A variable of float64, and its sum after the sizes of these sets, times weights, are added."""
+    """Make a float64 variable; return it and the op that adds the weighted sizes of the sets to it."""
     with name_scope(what):
         sizes = ops.cast(sets.size(found), DstT=dtypes.float64)
         if weights is not None:
@@ -133,16 +133,16 @@ def precision_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """`tf.metrics.precision_at_k`: the fraction of the `k` top predicted classes that are among a row's labels.
+    """`tf.metrics.precision_at_k`: the fraction of the top `k` classes that are among a row's labels.
 
     Args:
-        labels: of the module's head.
-        predictions: scores [..., classes].
-        class_id: if given, only this class is counted.
-        weights: broadcast to one for each row.
+        labels: in a form that the module's docstring names.
+        predictions: scores, [..., classes], floating.
+        class_id: count only this class; None for all.
+        weights: a weight per row, broadcast.
 
     Returns:
-        The value and the update, scalars of float64; not a number as long as nothing was predicted.
+        The value and the update op, float64 scalars; NaN before the first prediction.
     """
     with name_scope(name or _name("precision", k, class_id)):
         found = _top(predictions, k)
@@ -159,9 +159,9 @@ def recall_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """`tf.metrics.recall_at_k`: the fraction of the labels that are among the `k` top predicted classes.
+    """`tf.metrics.recall_at_k`: the fraction of a row's labels that are among the top `k` classes.
 
-    Arguments and results as of `precision_at_k`.
+    Arguments and results are those of `precision_at_k`.
     """
     with name_scope(name or _name("recall", k, class_id)):
         found = _top(predictions, k)
@@ -180,9 +180,10 @@ def average_precision_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """`tf.metrics.average_precision_at_k`: the mean over rows of the average precision of their `k` top classes.
+    """`tf.metrics.average_precision_at_k`: the mean over rows of the average precision of the top `k` classes.
 
-    Arguments as of `precision_at_k`.  Returns the value and the update, scalars of float64; 0 before the first update.
+    Arguments are those of `precision_at_k`.  Returns the value and the update op, float64 scalars; 0 before the first
+    update.
     """
     if k < 1:
         raise errors.InvalidValueError(f"Invalid k={k}. `k` should be >= 1.")
@@ -206,7 +207,7 @@ sparse_average_precision_at_k = average_precision_at_k
 
 
 def _without_unknown(labels: Any, classes: Tensor) -> Any:
-    """Labels in which numbers that are no class are -1."""
+    """Replace labels that are not class ids by -1."""
 
     def known(values: Tensor) -> Tensor:
         return ops.select_v2(ops.greater_equal(values, classes), convert_to_tensor(-1, dtypes.int64), values)
@@ -217,7 +218,7 @@ def _without_unknown(labels: Any, classes: Tensor) -> Any:
 
 
 def _average_precisions(labels: Any, predicted: Tensor, k: int) -> Tensor:
-    """For each row the mean over its labels, `k` of them at most, of the precisions at the places of right classes."""
+    """The average precision of each row: precisions at the ranks of correct classes, over min(k, labels of the row)."""
     single = ops.expand_dims(predicted, -1)
     right = sets.size(sets.intersection(single, _for_each(labels, k)))
     right = ops.cast(ops.reshape(right, ops.shape(predicted)), DstT=dtypes.float64)
@@ -232,7 +233,7 @@ def _average_precisions(labels: Any, predicted: Tensor, k: int) -> Tensor:
 
 
 def _for_each(labels: Any, k: int) -> Any:
-    """Labels [..., k, labels]: those of each row `k` times."""
+    """Repeat the labels of each row `k` times: [..., labels] → [..., k, labels]."""
     wider = _expanded(labels, -2)
     if isinstance(labels, SparseTensor):
         return sparse_concat(-2, [wider] * k)

@@ -1,4 +1,4 @@
-"""Parts of `tf.metrics` that programs use less often.
+"""The less common functions of `tf.metrics`.
 
 Next to read: `metrics_at_k.py`, `aexec/metrics.py`.
 """
@@ -79,7 +79,7 @@ def mean_cosine_distance(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> tuple[Any, Any]:
-    """`tf.metrics.mean_cosine_distance`: 1 less the mean product of vectors of length 1."""
+    """`tf.metrics.mean_cosine_distance`: 1 minus the mean dot product of unit vectors."""
     product = ops.sum(convert_to_tensor(predictions) * labels, [dim], keep_dims=True)
     if weights is not None:
         weights = ops.expand_dims(weights, -1)
@@ -114,7 +114,7 @@ def mean_per_class_accuracy(
 
 
 def _at_thresholds(labels: Any, predictions: Any, thresholds: Any, weights: Any) -> tuple[Any, Any]:
-    """Counts by kind, as they are and once they are updated, each of the thresholds' number."""
+    """True and false positives and negatives by name, as variables and as update ops, each [thresholds]."""
     wanted = ops.reshape(ops.cast(convert_to_tensor(labels), DstT=dtypes.bool_), [1, -1])
     scores = ops.reshape(ops.cast(convert_to_tensor(predictions), DstT=dtypes.float32), [1, -1])
     bounds = np.asarray(thresholds, np.float32)
@@ -195,7 +195,7 @@ def _even_thresholds(name: str, rate: float, number: int, last: float) -> list[f
 
 
 def _share(right: Tensor, wrong: Tensor) -> Tensor:
-    """The share of right ones; 0 where there are none."""
+    """The fraction right / (right + wrong); 0 where both are 0."""
     return right / (right + wrong + 1e-7)
 
 

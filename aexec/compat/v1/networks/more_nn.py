@@ -1,4 +1,4 @@
-"""Functions of `tf.nn` that programs use less: transposed convolutions of any rank, labels of CTC, mean losses.
+"""The less common functions of `tf.nn`: transposed convolutions, CTC losses, averages of losses.
 
 Next to read: `nn.py`.
 """
@@ -58,7 +58,7 @@ def conv_transpose(
     dilations: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """`tf.nn.conv_transpose`: with one, two or three axes in space, as many as `output_shape` has."""
+    """`tf.nn.conv_transpose`: a transposed convolution over one, two or three axes, by the rank of the result."""
     shape = convert_to_tensor(output_shape, dtypes.int32)
     dims = shape.static_shape.dims
     rank = dims[0] - 2 if dims and dims[0] is not None else 0
@@ -74,7 +74,7 @@ def conv_transpose(
 
 
 def collapse_repeated(labels: Any, seq_length: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """`tf.nn.collapse_repeated`: labels [batch, time] without repetitions, zeros behind them, and their lengths."""
+    """`tf.nn.collapse_repeated`: merge repeated labels [batch, time]; return them, padded with 0, and their lengths."""
     with name_scope(name or "collapse_repeated_labels"):
         labels, seq_length = convert_to_tensor(labels), convert_to_tensor(seq_length)
         time = ops.shape(labels)[1]
@@ -109,15 +109,16 @@ def ctc_loss_v2(
     blank_index: int | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """`tf.nn.ctc_loss_v2`: of labels [batch, labels], of which `label_length` count; or of sparse labels.
+    """`tf.nn.ctc_loss_v2`: the CTC loss of dense or sparse labels.
 
     Args:
-        label_length: [batch]; not used for sparse labels.
-        unique: results of `ctc_unique_labels`, which change nothing here.
-        blank_index: by default 0; must be given for sparse labels.
+        labels: [batch, labels], an integer, or a SparseTensor.
+        label_length: number of labels of each example, [batch]; ignored for sparse labels.
+        unique: the result of `ctc_unique_labels`; ignored.
+        blank_index: class id of the blank; 0 by default, required for sparse labels.
 
     Raises:
-        InvalidArgumentError: labels are sparse, and there is no `blank_index`.
+        InvalidArgumentError: labels are sparse, and `blank_index` is None.
     """
     if isinstance(labels, SparseTensor):
         if blank_index is None:
@@ -140,7 +141,10 @@ def ctc_loss_v2(
 
 
 def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """`tf.nn.ctc_unique_labels`: the different labels of each row of [batch, time], and which one each label is."""
+    """`tf.nn.ctc_unique_labels`: the distinct labels of each row, padded with 0, and each label's index among them.
+
+    Both have the shape of `labels`, [batch, time].
+    """
 
     def of_row(row: Any) -> list[Tensor]:
         different, places = ops.unique(row)
@@ -153,15 +157,15 @@ def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Tensor, Ten
 
 
 def compute_average_loss(per_example_loss: Any, sample_weight: Any = None, global_batch_size: Any = None) -> Tensor:
-    """`tf.nn.compute_average_loss`: the sum of losses, times weights, divided by the number of examples.
+    """`tf.nn.compute_average_loss`: the weighted sum of losses over the number of examples, a float32 scalar.
 
     Args:
-        per_example_loss: [batch, ...].
-        sample_weight: broadcast to the losses; a last axis of size 1 may be missing, or be there besides.
-        global_batch_size: the number of examples, by default the size of the batch; the result is 0 if that is 0.
+        per_example_loss: [batch, …], floating.
+        sample_weight: broadcast to the losses; the two may differ by a last axis of size 1.
+        global_batch_size: number of examples; by default the batch size.  The result for 0 is 0.
 
     Raises:
-        InvalidArgumentError: the loss is a scalar, or ranks are not known.
+        InvalidArgumentError: the loss is a scalar, or a rank is unknown.
     """
     losses = convert_to_tensor(per_example_loss)
     dtype = losses.dtype.base

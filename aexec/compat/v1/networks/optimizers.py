@@ -39,9 +39,9 @@ _GATES = {0: "none", 1: "op", 2: "graph"}
 
 
 class Optimizer(_Optimizer):
-    """`tf.train.Optimizer`: an optimiser with TensorFlow's methods, for programs to call and to override.
+    """`tf.train.Optimizer`: an optimizer with TensorFlow's methods, which programs may subclass.
 
-    A method that a program's own optimiser overrides, such as `_apply_dense`, is called instead of aexec's.
+    A method that a subclass overrides, such as `_apply_dense`, replaces aexec's.
     """
 
     GATE_NONE = 0
@@ -102,7 +102,7 @@ class Optimizer(_Optimizer):
         aggregation: str = "add_n",
         colocate: bool = False,
     ) -> list[GradientAndVariable]:
-        """The gradient of a loss for each variable, with the variable; a wrapper passes aexec's own arguments."""
+        """The (gradient, variable) pairs of a loss; optimizers that wrap this one pass aexec's arguments instead."""
         return super().compute_gradients(
             loss,
             [var_list] if isinstance(var_list, Variable) else var_list,
@@ -137,7 +137,7 @@ class Optimizer(_Optimizer):
         """All slots and other variables of the optimiser, sorted by name."""
         return sorted([*super().variables(), *self._non_slot_variables()], key=lambda variable: variable.name)
 
-    # Overridden by a program's own optimiser.  aexec's calls these; by default they call aexec's.
+    # aexec's optimizer calls these methods, which a subclass may override.  By default they call aexec's own.
 
     def _create_slots(self, var_list: Sequence[Variable]) -> None:
         super().create_slots(var_list)

@@ -1,1 +1,1 @@
-"""Functions that fewer programs use, over those of `functions`: spectra, matrices, images, quantised numbers."""
+"""The less common functions, built on those in `functions`: spectra, matrices, images, quantization."""

@@ -1,4 +1,4 @@
-"""Parts of `tf.image` that programs use less often: colours, edges, likeness, boxes, JPEG.
+"""The less common functions of `tf.image`: colour spaces, edges, similarity, boxes, JPEG.
 
 Next to read: `../functions/image.py`.
 """
@@ -48,7 +48,7 @@ _FROM_YUV = np.array([[1, 1, 1], [0, -0.394642334, 2.03206185], [1.13988303, -0.
 
 
 def _colours(images: Any, matrix: Any) -> Tensor:
-    """Colours in the last axis, each times a matrix."""
+    """Multiply the colours in the last axis by a matrix."""
     value = convert_to_tensor(images)
     kernel = convert_to_tensor(matrix.astype(value.dtype.base.np))
     flat = ops.mat_mul(ops.reshape(value, [-1, 3]), kernel)
@@ -136,7 +136,7 @@ def _window(size: int, sigma: float) -> Any:
 
 
 def _ssim_per_channel(a: Tensor, b: Tensor, most: Tensor, size: int, sigma: float, k1: float, k2: float) -> Any:
-    """The likeness of each place and channel, and its part without luminance."""
+    """The SSIM index of each window and channel, and its contrast-structure factor."""
     channels = a.static_shape[-1]
     if channels is None:
         raise errors.InvalidValueError(f"the number of channels of '{a.name}' must be known")
@@ -167,7 +167,7 @@ def ssim(
     k2: float = 0.03,
     return_index_map: bool = False,
 ) -> Tensor:
-    """`tf.image.ssim`: the structural similarity of images, or of each of their places."""
+    """`tf.image.ssim`: the structural similarity index per image, or per window with `return_index_map`."""
     with name_scope("SSIM"):
         (a, most), (b, _) = _as_floats(img1, max_val), _as_floats(img2, max_val)
         both, _ = _ssim_per_channel(a, b, most, filter_size, filter_sigma, k1, k2)
@@ -199,7 +199,7 @@ def ssim_multiscale(
 
 
 def _halved(images: Tensor) -> Tensor:
-    """The mean of each four places; an odd size is made even by repeating the last row or column."""
+    """Average pooling of 2×2 pixels; an odd size is first padded by repeating the last row or column."""
     sizes = images.static_shape[1:3]
     if None in sizes:
         raise errors.InvalidValueError(f"the size of '{images.name}' must be known")
@@ -335,7 +335,7 @@ def is_jpeg(contents: Any, name: str | None = None) -> Tensor:
 
 
 def adjust_jpeg_quality(image: Any, jpeg_quality: Any, dct_method: str = "", name: str | None = None) -> Tensor:
-    """`tf.image.adjust_jpeg_quality`: an image as it is after JPEG's compression, of a quality from 0 to 100."""
+    """`tf.image.adjust_jpeg_quality`: encode an image as JPEG of a quality in [0, 100], and decode it."""
     with name_scope(name or "adjust_jpeg_quality"):
         value = convert_to_tensor(image)
         channels = value.static_shape[2]
@@ -346,7 +346,7 @@ def adjust_jpeg_quality(image: Any, jpeg_quality: Any, dct_method: str = "", nam
 
 
 def random_jpeg_quality(image: Any, min_jpeg_quality: int, max_jpeg_quality: int, seed: int | None = None) -> Tensor:
-    """`tf.image.random_jpeg_quality`: a random quality, the highest not included."""
+    """`tf.image.random_jpeg_quality`: `adjust_jpeg_quality` with a random quality in [min, max)."""
     if not 0 <= min_jpeg_quality < max_jpeg_quality <= 100:
         raise errors.InvalidValueError(
             "`min_jpeg_quality` must be less than `max_jpeg_quality`, both between 0 and 100."

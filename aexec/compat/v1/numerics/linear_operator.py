@@ -1,7 +1,7 @@
-"""`LinearOperator`: matrices, or batches of them, by what they do; the base of those in `linear_operators.py`.
+"""`LinearOperator`: the base of operators that act like a matrix, or a batch, without storing all its elements.
 
-A class says its shape and its product with a matrix (`_shape`, `_shape_tensor`, `_matmul`, as in TensorFlow); what else
-it can do better than by the dense matrix it overrides: `_solve`, `_determinant`, `_trace` and so on.
+A subclass defines `_shape`, `_shape_tensor` and `_matmul`, as in TensorFlow.  The other methods, such as `_solve`,
+`_determinant` and `_trace`, use the dense matrix unless a subclass overrides them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = ["COMBINATIONS", "LinearOperator", "eye_of"]
 
-# What makes an adjoint, an inverse, a lower factor or a product: `linear_operators.py`, whose classes these are.
+# Constructors of adjoints, inverses, Cholesky factors and products.  `linear_operators.py`, which imports this module,
+# registers its classes here.
 COMBINATIONS: dict[str, Callable[..., LinearOperator]] = {}
 
 
@@ -48,9 +49,9 @@ def eye_of(rows: Any, batch: Any, dtype: Any) -> Tensor:
 
 
 class LinearOperator:
-    """`tf.linalg.LinearOperator`: [..., M, N] by its products.
+    """`tf.linalg.LinearOperator`: acts like a matrix [..., M, N].
 
-    What is said of an operator (`is_self_adjoint` and so on) is not checked, but decides how equations are solved.
+    Hints such as `is_self_adjoint` are not checked; they decide which algorithm solves equations.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class LinearOperator:
         self._is_square = is_square
         self.name = name or type(self).__name__
 
-    # What a class says of itself
+    # Defined by subclasses
 
     def _shape(self) -> TensorShape:
         raise NotImplementedError("_shape is not implemented.")
@@ -270,7 +271,7 @@ class LinearOperator:
             return self._inverse()
 
     def cholesky(self, name: str = "cholesky") -> LinearOperator:
-        """The lower factor of an operator that is said to be positive definite and self-adjoint."""
+        """The lower Cholesky factor; needs the hints that the operator is positive definite and self-adjoint."""
         if not self._has_cholesky:
             raise errors.InvalidValueError(
                 "Cannot take the Cholesky decomposition: Not a positive definite self adjoint matrix."

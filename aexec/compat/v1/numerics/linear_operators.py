@@ -1,4 +1,4 @@
-"""The linear operators of `tf.linalg` that programs use: dense, triangular, diagonal, identities and combinations.
+"""Linear operators of `tf.linalg`: dense, triangular, diagonal, identities, and combinations of operators.
 
 Next to read: `linear_operator.py`.
 """
@@ -208,7 +208,7 @@ class LinearOperatorDiag(LinearOperator):
 
 
 class _Multiple(LinearOperator):
-    """An identity matrix [rows, rows] of each of a batch, times a number of its own."""
+    """The base of scaled identities: matrices [rows, rows] that are a multiple of the identity."""
 
     def __init__(self, num_rows: Any, dtype: Any, *hints: Any) -> None:
         self._rows = convert_to_tensor(num_rows, dtypes.int32)
@@ -221,7 +221,7 @@ class _Multiple(LinearOperator):
         super().__init__(dtype, None, is_non_singular, is_self_adjoint, is_positive_definite, True, name)
 
     def _number(self) -> Tensor:
-        """[...]: what each identity is multiplied by."""
+        """The factor of each identity matrix, [batch]."""
         raise NotImplementedError
 
     def _static_batch(self) -> TensorShape:
@@ -400,7 +400,7 @@ class LinearOperatorAdjoint(LinearOperator):
 
 
 class LinearOperatorInversion(LinearOperator):
-    """`tf.linalg.LinearOperatorInversion`: the inverse of another operator, by the equations that it solves."""
+    """`tf.linalg.LinearOperatorInversion`: the inverse of another operator; multiplies by calling its `solve`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Parts of `tf.linalg` that programs use less often.
+"""The less common functions of `tf.linalg`.
 
 Next to read: `linalg.py`.
 """
@@ -148,7 +148,7 @@ def _inverse_order(perm: Any) -> Tensor:
 
 
 def _in_order(matrix: Tensor, order: Tensor) -> Tensor:
-    """Rows of matrices in an order, which each matrix of a batch has for itself."""
+    """Permute the rows of matrices; each matrix of the batch has its own permutation."""
     batch = rank_of(order) - 1
     return ops.gather_v2(matrix, order, batch, batch_dims=batch)
 
@@ -209,12 +209,12 @@ def tridiagonal_solve(
     """`tf.linalg.tridiagonal_solve`: the solution of equations whose matrix has three diagonals.
 
     Args:
-        diagonals: [..., 3, size], from the upper to the lower one; a list of them, of which the outer ones may be
-            shorter by one (`"sequence"`); or matrices (`"matrix"`).
+        diagonals: with format "compact" [..., 3, size], from the upper to the lower diagonal; with "sequence" a list of
+            three, in which the outer ones may be shorter by 1; with "matrix" the matrices.
         rhs: [..., size], or [..., size, columns]; [..., columns, size] with `transpose_rhs`.
 
     Raises:
-        InvalidArgumentError: ranks are not known, or are those of no such equations; or an unknown format.
+        InvalidArgumentError: a rank is unknown or does not fit, or the format is unknown.
     """
     if perturb_singular and not partial_pivoting:
         raise errors.InvalidValueError("partial_pivoting must be True if perturb_singular is.")
@@ -251,7 +251,7 @@ def _three_diagonals(diagonals: Any, form: str) -> Tensor:
 
 
 def _as_long(diagonal: Tensor, main: Tensor, zeros: list[int]) -> Tensor:
-    """An outer diagonal with a zero where the matrix has no element, unless it is there."""
+    """Pad an outer diagonal with a 0 to the length of the main one, unless it has that length."""
     sizes, wanted = diagonal.static_shape.dims, main.static_shape.dims
     if not sizes or not wanted or sizes[-1] is None or wanted[-1] is None:
         raise errors.InvalidValueError("the lengths of diagonals must be known")

@@ -1,4 +1,4 @@
-"""`tf.quantization`: floats as small integers, and their simulation in training.
+"""`tf.quantization`: converts floats to small integers and back, and simulates that in training.
 
 Next to read: `aexec/kernels/quantize/`.
 """
@@ -28,7 +28,7 @@ def quantize(
     axis: int | None = None,
     ensure_minimum_range: float = 0.01,
 ) -> Any:
-    """`tf.quantization.quantize`: the integers, and the range that they stand for."""
+    """`tf.quantization.quantize`: convert floats to integers; return them, and the range that they represent."""
     return ops.quantize_v2(
         convert_to_tensor(input, float32),
         min_range,
@@ -69,7 +69,7 @@ def dequantize(
     narrow_range: bool = False,
     dtype: Any = float32,
 ) -> Tensor:
-    """`tf.quantization.dequantize`: the floats that integers of a range stand for."""
+    """`tf.quantization.dequantize`: convert integers back to the floats that they represent."""
     return ops.dequantize(
         input,
         min_range,
@@ -94,7 +94,7 @@ def quantize_and_dequantize(
     narrow_range: bool = False,
     axis: int | None = None,
 ) -> Tensor:
-    """`tf.quantization.quantize_and_dequantize`: what is left of floats; gradients pass through unchanged."""
+    """`tf.quantization.quantize_and_dequantize`: round floats as quantization does; gradients pass unchanged."""
     return ops.quantize_and_dequantize_v2(
         input,
         input_min,
@@ -121,7 +121,7 @@ def quantize_and_dequantize_v2(
     narrow_range: bool = False,
     axis: int | None = None,
 ) -> Tensor:
-    """`tf.quantization.quantize_and_dequantize_v2`: gradients pass only where the range holds the value."""
+    """`tf.quantization.quantize_and_dequantize_v2`: likewise, with gradient 0 for values out of range."""
     return ops.quantize_and_dequantize_v4(
         input,
         input_min,

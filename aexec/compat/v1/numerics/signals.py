@@ -1,4 +1,4 @@
-"""Parts of `tf.signal` that programs use less often: windows, cosine transforms, mel spectra, inverse transforms.
+"""The less common functions of `tf.signal`: windows, cosine transforms, mel spectra, inverse transforms.
 
 Next to read: `signal.py`.
 """
@@ -107,7 +107,7 @@ def rfft3d(input_tensor: Any, fft_length: Any = None, name: str | None = None) -
 
 
 def _real_lengths(value: Tensor, fft_length: Any, rank: int) -> Any:
-    """By default the last size is that of an even number of real numbers."""
+    """The sizes of the real signal; by default the last one is even, 2 (n - 1) for n frequencies."""
     if fft_length is not None:
         return fft_length
     sizes = ops.shape(value)[-rank:]
@@ -267,7 +267,7 @@ def mdct(
     """`tf.signal.mdct`: the modified cosine transform of windows that overlap by half: [..., frames, length / 2].
 
     Raises:
-        InvalidArgumentError: `frame_length` is no multiple of 4.
+        InvalidArgumentError: `frame_length` is not a multiple of 4.
     """
     if frame_length % 4:
         raise errors.InvalidValueError("The frame length must be a multiple of 4.")
@@ -304,7 +304,7 @@ def _reversed(value: Tensor) -> Tensor:
 
 
 def _half_window(window_fn: Any, length: int, dtype: DType) -> Any:
-    """A window whose halves' squares add up to 1: by default a constant."""
+    """A window for the modified cosine transform: the squares of its halves sum to 1.  Constant by default."""
     return float(np.sqrt(0.5)) if window_fn is None else window_fn(length, dtype=dtype)
 
 

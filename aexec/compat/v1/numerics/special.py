@@ -1,4 +1,4 @@
-"""`tf.math.special`, and functions of numbers that programs use less often.
+"""`tf.math.special`, and less common functions of `tf.math`.
 
 Next to read: `aexec/kernels/math/`.
 """
@@ -45,7 +45,7 @@ def erfcinv(x: Any, name: str | None = None) -> Tensor:
 
 
 def polyval(coeffs: Any, x: Any, name: str | None = None) -> Tensor:
-    """`tf.math.polyval`: a polynomial, whose highest coefficient is the first, by Horner's rule."""
+    """`tf.math.polyval`: evaluate a polynomial by Horner's rule; the highest coefficient is the first."""
     with name_scope(name or "polyval"):
         value = convert_to_tensor(x)
         if not coeffs:

@@ -1,4 +1,4 @@
-"""`tf.spectral`: an older name of functions in `tf.signal`.
+"""`tf.spectral`: the older namespace of `tf.signal`.
 
 Next to read: `signal.py`.
 """

@@ -1,1 +1,1 @@
-"""The surroundings of a program: command line, flags, files, logging, tests and versions, TensorFlow's `platform`."""
+"""TensorFlow's `platform`: command line, flags, files, logging, tests and versions."""

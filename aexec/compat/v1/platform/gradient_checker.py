@@ -1,4 +1,4 @@
-"""`tf.test.compute_gradient`: gradients of a graph beside differences of its values.
+"""`tf.test.compute_gradient`: compares a graph's gradients with finite differences.
 
 Next to read: `test.py`.
 """
@@ -21,7 +21,7 @@ __all__ = ["compute_gradient", "compute_gradient_error"]
 def _jacobians(
     x: Any, x_shape: Sequence[int], y: Any, y_shape: Sequence[int], first: Any, delta: float, feeds: Any
 ) -> tuple[Any, Any]:
-    """By gradients and by differences: [elements of x, elements of y] each."""
+    """The Jacobian by gradients and the one by finite differences, both [elements of x, elements of y]."""
     session = default_session()
     fed = placeholder(y.dtype.base, list(y_shape))
     (grad,) = gradients.gradients([y], [x], [fed])
@@ -45,7 +45,7 @@ def _jacobians(
 
 
 def _dense(value: Any, shape: Sequence[int]) -> Any:
-    """A gradient of rows as that of the whole."""
+    """Convert `IndexedSlices` to a dense gradient."""
     if not hasattr(value, "indices"):
         return value
     found = np.zeros(shape, value.values.dtype)
@@ -63,16 +63,17 @@ def compute_gradient(
     init_targets: Any = None,
     extra_feed_dict: Any = None,
 ) -> Any:
-    """`tf.test.compute_gradient`, in the session of the `with` block.
+    """`tf.test.compute_gradient`, in the default session.
 
     Args:
-        x: a tensor, or a list of tensors; then there is a result for each.
-        x_init_value: where gradients are computed; by default at random numbers below 1.
-        delta: how far x is moved to either side.
-        init_targets: operations that are run before.
+        x: a tensor, or a list of tensors; for a list, the result is a list of results.
+        x_init_value: the point at which to differentiate; by default random numbers in [0, 1).
+        delta: step of the central differences.
+        init_targets: operations to run first.
 
     Returns:
-        The derivatives of y by x, [elements of x, elements of y], by gradients and by differences.
+        The Jacobian of y with respect to x by gradients, and the one by differences, both [elements of x, elements of
+        y].
     """
     for target in (
         [init_targets] if init_targets is not None and not isinstance(init_targets, list) else init_targets or ()
@@ -98,7 +99,7 @@ def compute_gradient_error(
     init_targets: Any = None,
     extra_feed_dict: Any = None,
 ) -> float:
-    """`tf.test.compute_gradient_error`: the largest difference of both; arguments as of `compute_gradient`."""
+    """`tf.test.compute_gradient_error`: the greatest absolute difference of the two results of `compute_gradient`."""
     found = compute_gradient(x, x_shape, y, y_shape, x_init_value, delta, init_targets, extra_feed_dict)
     pairs = found if isinstance(x, list) else [found]
     return max((float(np.abs(one - other).max()) for one, other in pairs if one.size), default=0.0)

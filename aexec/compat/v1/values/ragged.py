@@ -1,4 +1,4 @@
-"""`tf.RaggedTensor`: rows of different lengths, as their values in a row and the positions at which rows begin.
+"""`tf.RaggedTensor`: rows of different lengths, stored as concatenated values and the positions where rows begin.
 
 Next to read: `../functions/ragged.py`, then `aexec/kernels/ragged/`.
 """
@@ -72,9 +72,9 @@ class RaggedTensor:
     """`tf.RaggedTensor`: made by its class methods.
 
     Attributes:
-        values: of all rows, one after another; a tensor, or another ragged tensor.
-        row_splits: [rows + 1], where each row begins in `values`, and the end; int32 or int64.
-        uniform_row_length: a scalar of that type, the length that all rows are said to have; or None.
+        values: the values of all rows, concatenated: a tensor, or another ragged tensor.
+        row_splits: [rows + 1], int32 or int64: the position in `values` at which each row begins, and the end.
+        uniform_row_length: the length of every row, a scalar of the same dtype; None if lengths may differ.
     """
 
     def __init__(self, values: Any, row_splits: Tensor, uniform_row_length: Tensor | None = None) -> None:
@@ -88,7 +88,7 @@ class RaggedTensor:
     def from_row_splits(
         cls, values: Any, row_splits: Any, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
-        """Rows that begin at positions."""
+        """Make rows from `row_splits`."""
         with name_scope(name or "RaggedFromRowSplits"):
             splits = convert_to_tensor(row_splits, None if hasattr(row_splits, "dtype") else _INT64, "row_splits")
             if splits.dtype.base not in (dtypes.int32, _INT64):
@@ -99,7 +99,7 @@ class RaggedTensor:
     def from_row_lengths(
         cls, values: Any, row_lengths: Any, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
-        """Rows of lengths."""
+        """Make rows from their lengths, [rows]."""
         with name_scope(name or "RaggedFromRowLengths"):
             lengths = ops.cast(convert_to_tensor(row_lengths), DstT=_INT64)
             return cls.from_row_splits(values, ops.concat_v2([[0], ops.cumsum(lengths, 0)], 0))
@@ -108,7 +108,7 @@ class RaggedTensor:
     def from_row_starts(
         cls, values: Any, row_starts: Any, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
-        """The rows that begin at these positions; the last one ends where the values end."""
+        """Make rows from the positions at which they begin, [rows]; the last row ends with the values."""
         with name_scope(name or "RaggedFromRowStarts"):
             starts = ops.cast(convert_to_tensor(row_starts), DstT=_INT64)
             kept = values if isinstance(values, RaggedTensor) else convert_to_tensor(values)
@@ -118,7 +118,7 @@ class RaggedTensor:
     def from_row_limits(
         cls, values: Any, row_limits: Any, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
-        """Rows that end at positions."""
+        """Make rows from the positions at which they end, [rows]."""
         with name_scope(name or "RaggedFromRowLimits"):
             return cls.from_row_splits(
                 values, ops.concat_v2([[0], ops.cast(convert_to_tensor(row_limits), DstT=_INT64)], 0)
@@ -128,7 +128,7 @@ class RaggedTensor:
     def from_value_rowids(
         cls, values: Any, value_rowids: Any, nrows: Any = None, name: str | None = None, validate: bool = True
     ) -> RaggedTensor:
-        """Values whose rows are given, in ascending order."""
+        """Make rows from the row number of each value, in ascending order."""
         with name_scope(name or "RaggedFromValueRowIds"):
             ids = ops.cast(convert_to_tensor(value_rowids), DstT=_INT64)
             if nrows is None:
@@ -141,7 +141,7 @@ class RaggedTensor:
     def from_nested_row_splits(
         cls, flat_values: Any, nested_row_splits: Any, name: str | None = None, validate: bool = True
     ) -> Any:
-        """Of the splits of several axes, the outermost first."""
+        """Make a ragged tensor from the `row_splits` of several axes, outermost first."""
         found = flat_values
         for splits in reversed(list(nested_row_splits)):
             found = cls.from_row_splits(found, splits)
@@ -151,7 +151,7 @@ class RaggedTensor:
     def from_nested_row_lengths(
         cls, flat_values: Any, nested_row_lengths: Any, name: str | None = None, validate: bool = True
     ) -> Any:
-        """Of the lengths of rows of several axes, the outermost first."""
+        """Make a ragged tensor from the row lengths of several axes, outermost first."""
         with name_scope(name or "RaggedFromNestedRowLengths"):
             found = flat_values
             for lengths in reversed(listed("nested_row_lengths", nested_row_lengths)):
@@ -167,10 +167,10 @@ class RaggedTensor:
         name: str | None = None,
         validate: bool = True,
     ) -> Any:
-        """Of the rows of values of several axes, the outermost first, and of the numbers of rows.
+        """Make a ragged tensor from the row numbers of several axes, outermost first, and the number of rows of each.
 
         Raises:
-            ValueError: there are not as many numbers as axes.
+            ValueError: `nested_nrows` does not have a number per axis.
         """
         rows = listed("nested_value_rowids", nested_value_rowids)
         counts = [None] * len(rows) if nested_nrows is None else listed("nested_nrows", nested_nrows)
@@ -189,7 +189,7 @@ class RaggedTensor:
     def from_uniform_row_length(
         cls, values: Any, uniform_row_length: Any, nrows: Any = None, validate: bool = True, name: str | None = None
     ) -> RaggedTensor:
-        """Rows of one length; for length 0 their number has to be given, or there are none."""
+        """Make rows of the same length.  For length 0, `nrows` gives the number of rows, 0 by default."""
         with name_scope(name or "RaggedFromUniformRowLength"):
             kept = values if isinstance(values, RaggedTensor) else convert_to_tensor(values)
             kind = kept.row_splits.dtype.base if isinstance(kept, RaggedTensor) else _INT64
@@ -210,7 +210,7 @@ class RaggedTensor:
         name: str | None = None,
         row_splits_dtype: Any = _INT64,
     ) -> RaggedTensor:
-        """The rows of a tensor, without what is beyond `lengths`, or without the padding at their ends."""
+        """Make rows from those of a tensor, cut to `lengths`, or without the padding at their ends."""
         if ragged_rank != 1:
             raise errors.UnsupportedError(f"RaggedTensor.from_tensor: ragged_rank={ragged_rank!r} is not supported")
         if lengths is not None and padding is not None:
@@ -242,7 +242,7 @@ class RaggedTensor:
     def from_sparse(
         cls, st_input: SparseTensor, name: str | None = None, row_splits_dtype: Any = _INT64
     ) -> RaggedTensor:
-        """The values of each row of a matrix, which have to be its first ones."""
+        """Make rows from a sparse matrix; a run fails unless the values of each row are in its first columns."""
         with name_scope(name or "RaggedFromSparse"):
             made = cls.from_value_rowids(st_input.values, st_input.indices[:, 0], st_input.dense_shape[0])
             return cls(made.values, ops.cast(made.row_splits, DstT=dtypes.as_dtype(row_splits_dtype)))
@@ -365,10 +365,10 @@ class RaggedTensor:
         return RaggedTensor(values, splits, None if length is None else ops.cast(length, DstT=kind))
 
     def merge_dims(self, outer_axis: int, inner_axis: int) -> Any:
-        """The axes from one to another as one axis; a tensor if no axis is ragged any more.
+        """Merge a range of axes into one; the result is a tensor if no axis is ragged any more.
 
         Raises:
-            ValueError: there is no such axis, or they are not in order.
+            ValueError: an axis does not exist, or the outer one is not before the inner one.
         """
         rank = self.shape.rank
         outer, inner = (_axis(name, axis, rank) for name, axis in (("outer", outer_axis), ("inner", inner_axis)))
@@ -384,7 +384,7 @@ class RaggedTensor:
         return self.with_values(inner.with_flat_values(new_values) if isinstance(inner, RaggedTensor) else new_values)
 
     def to_tensor(self, default_value: Any = None, name: str | None = None, shape: Any = None) -> Tensor:
-        """A tensor in which the default, 0 or "", fills rows up."""
+        """Convert to a dense tensor; rows are padded with `default_value`, by default 0 or ""."""
         flat = self.flat_values
         if default_value is None:
             default_value = np.array(b"", object) if flat.dtype.base is dtypes.string else 0
@@ -428,7 +428,7 @@ class RaggedTensor:
         raise errors.UnsupportedError(f"RaggedTensor: the index {key!r} is not supported; take its `values`")
 
     def _from_zero(self) -> RaggedTensor:
-        """The same rows of only their own values."""
+        """The same rows, with values and splits that begin at 0 and end with the last row."""
         first, last = self.row_splits[0], self.row_splits[-1]
         return RaggedTensor(self.values[first:last], self.row_splits - first)
 
@@ -496,7 +496,7 @@ def _axis(name: str, axis: int, rank: int | None) -> int:
 
 
 def _merged(value: Any, outer: int, inner: int) -> Any:
-    """A tensor, ragged or not, with the axes from one to another as one."""
+    """Merge a range of axes of a tensor, ragged or not, into one."""
     if outer == inner:
         return value
     if not isinstance(value, RaggedTensor):
@@ -510,7 +510,7 @@ def _merged(value: Any, outer: int, inner: int) -> Any:
     if isinstance(within, RaggedTensor):
         joined = RaggedTensor(within.values, ops.gather_v2(within.row_splits, splits, 0))
         return _merged(joined, 1, inner - 1)
-    # Of values [n, a, b, …] each takes a × b × … places once they are a vector.
+    # Flattening values [n, a, b, …] to a vector multiplies all positions by a × b × ….
     size = ops.prod(ops.shape(within, out_type=splits.dtype.base)[1:inner], [0])
     return RaggedTensor(_merged(within, 0, inner - 1), splits * size)
 
