@@ -22,19 +22,30 @@ import tensorflow.core.framework.summary_pb2
 from tensorflow.python import pywrap_tensorflow
 from tensorflow.python.client import device_lib, timeline
 from tensorflow.python.estimator.inputs import numpy_io
-from tensorflow.python.framework import ops, tensor_util
+from tensorflow.python.framework import function, ops, smart_cond, tensor_shape, tensor_util
+from tensorflow.python.layers import base, utils
+from tensorflow.python.lib.io import file_io
 from tensorflow.python.ops import array_ops, gen_math_ops, rnn_cell_impl, variable_scope as vs
 from tensorflow.python.platform import gfile, tf_logging as logging
 from tensorflow.python.tools import freeze_graph, inspect_checkpoint
+from tensorflow.python.training import optimizer, slot_creator, training_ops
 from tensorflow.python.training.moving_averages import assign_moving_average
+from tensorflow.python.util import deprecation, nest, tf_contextlib, tf_decorator, tf_inspect
+from tensorflow.python.util.tf_export import tf_export
 
+assert callable(function.Defun) and smart_cond.smart_cond is utils.smart_cond and base.Layer is tf.layers.Layer
+assert file_io.FileIO is tf.gfile.GFile and nest.flatten is tf.nest.flatten and nest.is_sequence([])
+assert training_ops.resource_apply_adam and tensor_util.constant_value(3) == 3 and tensor_shape.scalar() == []
+assert slot_creator.create_slot and optimizer.Optimizer is tf.train.Optimizer and tf_inspect.isclass(ops.Tensor)
+assert ops.convert_to_tensor is tf.convert_to_tensor and rnn_cell_impl._zero_state_tensors
 assert tf is tf1 is tf.compat.v1 and gfile is not None and logging.info is tf.logging.info
 assert vs.get_variable is tf.get_variable and vs.variable_scope is tf.variable_scope
 assert pywrap_tensorflow.NewCheckpointReader is tf.train.NewCheckpointReader and freeze_graph.freeze_graph
 assert numpy_io.numpy_input_fn is tf.estimator.inputs.numpy_input_fn
 assert ops.GraphKeys is tf.GraphKeys and array_ops.concat is tf.concat
 assert rnn_cell_impl.LSTMStateTuple is tf.nn.rnn_cell.LSTMStateTuple
-for name in ("tensorflow.keras.layers", "tensorflow.python.frob", "tensorflow.compat.v2"):
+for name in ("tensorflow.keras.layers", "tensorflow.python.frob", "tensorflow.compat.v2",
+             "tensorflow.python.keras.layers", "tensorflow.python.debug", "tensorflow.python.eager.backprop"):
     try:
         __import__(name)
     except ModuleNotFoundError as error:
@@ -70,7 +81,8 @@ def test_program_runs_unchanged(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert "layers are functions here" in lines[0] and "take the public name" in lines[1] and "compat.v2" in lines[2]
-    assert lines[3].startswith("CPU ['word'] [1. 2.] 1.25 -1.0 [1. 2.]"), lines[3]
+    assert "tf.layers" in lines[3] and "docs/profiling.md" in lines[4] and "no eager execution" in lines[5]
+    assert lines[6].startswith("CPU ['word'] [1. 2.] 1.25 -1.0 [1. 2.]"), lines[6]
 
 
 @pytest.mark.parametrize(
