@@ -1,11 +1,11 @@
-"""Datasets: input of graphs as recipes, made in Python; `aexec.data.Dataset`.
+"""Datasets: input pipelines of graphs; `aexec.data.Dataset`.
 
 ::
 
     dataset = aexec.data.Dataset.range(1000).shuffle(100).map(lambda x: x * x).batch(32).prefetch(2)
     x = dataset.make_one_shot_iterator().get_next()
 
-What runs them is in `aexec/kernels/datasets`.  Read `dataset.py` first, then `dataset_base.py`.
+The kernels in `aexec/kernels/datasets` run them.  Read `dataset.py` first, then `dataset_base.py`.
 """
 
 from aexec.data.dataset import Dataset

@@ -1,6 +1,6 @@
-"""Copies of the nodes that make a dataset: as a function of the library, and as a graph of its own.
+"""Copies of the nodes that make a dataset: as a function in the graph's library, or as a separate graph.
 
-A copy has nothing that belongs to a session, as variables do, or to a run, as placeholders.
+A copy cannot contain state of a session, such as variables, or of a run, such as placeholders.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from aexec.graph.nodes.node import Node, Tensor
 
 __all__ = ["as_function", "as_graph"]
 
-# Stateful ops that do the same in every session.
+# Stateful ops that behave alike in every session.
 _HARMLESS = frozenset({"Assert"})
 
 
 def _needed(variant: Tensor) -> set[int]:
-    """The ids of all nodes that make a dataset.
+    """The ids of all nodes that a dataset depends on.
 
     Raises:
-        InvalidArgumentError: one is fed, or has state besides that of datasets.
+        InvalidArgumentError: a node is a placeholder, or has state other than that of datasets.
     """
     graph = variant.graph
     found = {variant.node.id}
@@ -50,7 +50,7 @@ def _check(node: Node) -> None:
 
 
 def as_function(graph: Graph, variant: Tensor) -> NameAttrList:
-    """A function of a graph's library that takes nothing and gives a dataset of the graph.
+    """Add a function without arguments to the graph's library that returns a copy of a dataset.
 
     Raises:
         InvalidArgumentError: the dataset uses what belongs to a session or a run.
@@ -61,7 +61,7 @@ def as_function(graph: Graph, variant: Tensor) -> NameAttrList:
 
 
 def as_graph(graph: Graph, variant: Tensor) -> tuple[Graph, Tensor]:
-    """A new graph with only the nodes that make a dataset of a graph, and the dataset's tensor in it.
+    """Copy the nodes that a dataset depends on to a new graph; return it, and the dataset's tensor there.
 
     Raises:
         InvalidArgumentError: the dataset uses what belongs to a session or a run.

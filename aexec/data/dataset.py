@@ -1,4 +1,4 @@
-"""`Dataset`: a recipe for elements, in a graph being built; and its iterators."""
+"""`Dataset`: an input pipeline in a graph being built, and its iterators."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["Dataset"]
 
 
 class Dataset(PythonSources):
-    """A recipe for elements, each a tensor or a structure of tensors: tuples, named tuples and dicts.
+    """A sequence of elements, each a tensor or a structure of tensors: tuples, named tuples and dicts.
 
     ::
 
         numbers = Dataset.range(100).map(lambda x: x * x).batch(10)
 
-    A transformation leaves the dataset as it is, and makes a new one.  Datasets are made in the current graph; outside
-    of all graphs, each source has a graph of its own.
+    A transformation returns a new dataset and leaves this one unchanged.  Datasets are built in the current graph; if
+    there is none, each source creates its own graph.
     """
 
     def make_one_shot_iterator(self) -> Iterator:
-        """An iterator that needs no initialisation, and goes through the dataset once in each session.
+        """An iterator that needs no initialisation, and makes one pass through the dataset per session.
 
         Raises:
             InvalidArgumentError: the dataset uses variables, placeholders or other state of its graph.
@@ -41,25 +41,25 @@ class Dataset(PythonSources):
             return made
 
     def make_initializable_iterator(self, shared_name: str | None = None) -> Iterator:
-        """An iterator that begins when its `initializer` runs, and begins anew when that runs again.
+        """An iterator whose `initializer` starts a new pass through the dataset each time it is run.
 
         Args:
-            shared_name: iterators with one name are one in a session.
+            shared_name: iterators with the same shared name are one iterator in a session.
         """
         with building(self.graph):
             made: Iterator = initializable_iterator(self, shared_name)
             return made
 
     async def __aiter__(self) -> AsyncIterator[Any]:
-        """The elements, as arrays in their structure, from a session that ends with the loop.
+        """Iterate over the elements, as structures of arrays, in a session that closes with the loop.
 
         ::
 
             async for x in dataset:
                 ...
 
-        A loop that is left early ends its session when the event loop finds it unused; `contextlib.aclosing` ends it at
-        once.
+        If the loop is left early, the session closes when the event loop collects the generator; with
+        `contextlib.aclosing` it closes at once.
 
         Raises:
             InvalidArgumentError: the dataset uses variables, placeholders or other state of its graph.
@@ -81,13 +81,13 @@ class Dataset(PythonSources):
     async def feed(self, queue: Any) -> None:
         """Put all elements into a queue of a session, and close it.
 
-        If it is cancelled, the queue stays open.  An error closes the queue, too, so that nobody waits for elements.
+        An error also closes the queue, so that consumers do not wait forever.  Cancellation leaves the queue open.
 
         Args:
-            queue: from `session.queue`, here or in a server; its components are the elements' parts, in order.
+            queue: from `session.queue`, here or in a server; its components are the parts of an element, in order.
 
         Raises:
-            OpError: an element cannot be made, or does not fit; or the queue is closed.
+            OpError: an element cannot be computed, does not fit the queue, or the queue is closed.
         """
         try:
             async with aclosing(aiter(self)) as elements:  # type: ignore[type-var]

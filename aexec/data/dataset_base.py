@@ -1,6 +1,6 @@
-"""`DatasetBase`: a dataset of a graph being built: the tensor that holds it, and what its elements are.
+"""`DatasetBase`: the variant tensor of a dataset in a graph being built, and the spec of its elements.
 
-The methods that make datasets are in a chain of derived classes, which ends with `Dataset`: `in_memory.py`,
+The methods that create datasets are in a chain of subclasses that ends with `Dataset`: `in_memory.py`,
 `transformations.py`, `grouping.py`, `mixing.py`, `file_names.py`, `saved.py`,
 `python_sources.py`, `dataset.py`.
 """
@@ -35,7 +35,7 @@ __all__ = ["DatasetBase", "building"]
 
 @contextmanager
 def building(graph: Graph | None = None) -> Iterator[None]:
-    """Context manager: nodes are added to the current graph; outside of all graphs to `graph`, or to a new one."""
+    """Context manager: add nodes to the current graph; if there is none, to `graph` or a new one."""
     if current_graph() is not None:
         yield
         return
@@ -47,14 +47,14 @@ class DatasetBase:
     """A dataset of a graph.
 
     Args:
-        variant: a scalar of type variant.
-        element_spec: what its elements are.
-        options: of the dataset, for those made of it.
+        variant: the dataset's scalar variant tensor.
+        element_spec: the spec of an element.
+        options: the dataset's options, which derived datasets inherit.
 
     Attributes:
         variant: as given.
-        spec_here: the elements' spec with shapes as aexec's own objects.
-        dialect: the classes in which elements, shapes and further datasets are given.
+        spec_here: the spec of an element, with shapes as aexec's own objects.
+        dialect: the classes of elements, shapes and derived datasets that programs see.
     """
 
     dialect: ClassVar[Dialect]
@@ -66,12 +66,12 @@ class DatasetBase:
 
     @property
     def graph(self) -> Graph:
-        """The graph that it belongs to."""
+        """The graph that the dataset belongs to."""
         return cast(Graph, self.variant.graph)
 
     @property
     def element_spec(self) -> Any:
-        """What the elements are: a structure of `TensorSpec`s and other specs."""
+        """The spec of an element: a structure of `TensorSpec`s and other specs."""
         shape = self.dialect.shape
 
         def of(leaf: Any) -> Any:
@@ -81,17 +81,17 @@ class DatasetBase:
 
     @property
     def output_types(self) -> Any:
-        """The types of an element's parts."""
+        """The dtypes of an element's parts, in the element's structure."""
         return types_of(self.spec_here)
 
     @property
     def output_shapes(self) -> Any:
-        """The shapes of an element's parts."""
+        """The static shapes of an element's parts, in the element's structure."""
         return shapes_of(self.spec_here, self.dialect)
 
     @property
     def output_classes(self) -> Any:
-        """The classes of an element's parts."""
+        """The classes of an element's parts, in the element's structure."""
         return classes_of(self.spec_here, self.dialect)
 
     @classmethod
@@ -105,11 +105,11 @@ class DatasetBase:
         name: str | None = None,
         options: Options | None = None,
     ) -> Self:
-        """A dataset that a new node makes.
+        """Create a dataset with a new node.
 
         Args:
-            inputs, attrs: of the node; the attrs with the elements' types and shapes are added.
-            functions: those that the node calls.
+            inputs, attrs: of the node; `output_types` and `output_shapes` are added to the attrs.
+            functions: the functions that the node calls.
         """
         known = {attr.name for attr in op_registry.global_registry.lookup(op).op_def.attrs}
         all_attrs = dict(attrs or {})
@@ -131,10 +131,10 @@ class DatasetBase:
         functions: Sequence[Traced] = (),
         name: str | None = None,
     ) -> Self:
-        """A dataset made of this one, which is the node's first input.
+        """Create a dataset with a new node whose first input is this dataset.
 
         Args:
-            spec: that of its elements; by default the same.
+            spec: the spec of the new dataset's elements; by default that of this one's.
         """
         with building(self.graph):
             given = {"input_dataset": self.variant, **inputs}
@@ -143,11 +143,11 @@ class DatasetBase:
             )
 
     def traced(self, function: Callable[..., Any], where: str, spec: Any = None, **how: Any) -> Traced:
-        """A function of this dataset's elements, or of others with a given spec; `how` as for `traced.traced`."""
+        """Trace a function of this dataset's elements, or of elements of a given spec; `how` as for `traced.traced`."""
         return traced(function, self.spec_here if spec is None else spec, where, self.dialect, **how)
 
     def cardinality(self) -> Tensor:
-        """The number of elements, an int64 scalar; -1 for a dataset without end, -2 if they have to be counted."""
+        """The number of elements, an int64 scalar; -1 if it is infinite, -2 if only a pass can tell."""
         with building(self.graph):
             return ops.dataset_cardinality(self.variant)
 

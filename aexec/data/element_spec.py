@@ -1,7 +1,7 @@
-"""What a dataset's elements are: a structure of specs, each of a tensor, a sparse tensor, a dataset or an optional.
+"""The spec of a dataset's elements: a structure of specs for tensors, sparse tensors, datasets and optionals.
 
-Between nodes an element is a flat list of tensors.  A tensor is itself; the others are variants: a sparse tensor the
-vector of three that SerializeSparse makes, so that it is batched and cut as a tensor is.
+Between nodes, an element is a flat list of tensors.  Datasets and optionals are scalar variants.  A sparse tensor is
+the vector of three variants that SerializeSparse makes, so that it can be batched and unbatched like a dense tensor.
 Next to read: `traced.py`.
 """
 
@@ -53,11 +53,11 @@ SCALAR = PartialTensorShape([])
 
 @dataclass(frozen=True)
 class SparseTensorSpec:
-    """The required type and shape of a sparse tensor.
+    """The spec of a sparse tensor.
 
     Attributes:
-        shape: that of the whole tensor; None for any.
-        dtype: the type of its values.
+        shape: the static dense shape; None for any.
+        dtype: the dtype of the values.
     """
 
     shape: Any = None
@@ -66,10 +66,10 @@ class SparseTensorSpec:
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """A dataset as a part of an element.
+    """The spec of a dataset that is part of an element.
 
     Attributes:
-        element_spec: that of its elements.
+        element_spec: the spec of that dataset's elements.
     """
 
     element_spec: Any
@@ -77,21 +77,21 @@ class DatasetSpec:
 
 @dataclass(frozen=True)
 class OptionalSpec:
-    """An `Optional` as a part of an element.
+    """The spec of an `Optional` that is part of an element.
 
     Attributes:
-        element_spec: that of its value.
+        element_spec: the spec of the value.
     """
 
     element_spec: Any
 
 
 class Optional:
-    """A value of a graph that may be missing: what an iterator has next.
+    """A value that may be missing, such as the next element of an iterator.
 
     Attributes:
-        element_spec: that of the value.
-        variant: the tensor that holds it.
+        element_spec: the spec of the value.
+        variant: the scalar variant tensor that holds the value.
     """
 
     def __init__(self, variant: Tensor, element_spec: Any, dialect: Dialect) -> None:
@@ -100,7 +100,7 @@ class Optional:
         self._dialect = dialect
 
     def has_value(self, name: str | None = None) -> Tensor:
-        """Whether there is a value; a bool scalar."""
+        """Whether there is a value, a scalar bool."""
         return ops.optional_has_value(self.variant, name=name)
 
     def get_value(self, name: str | None = None) -> Any:
@@ -113,14 +113,14 @@ class Optional:
 
 @dataclass(frozen=True)
 class Dialect:
-    """The classes in which values of graphs are given to programs.
+    """The classes of the objects that programs get: aexec's own, or those of a compatibility layer.
 
     Attributes:
-        dataset: makes a dataset, given its variant and its elements' spec.
+        dataset: (variant, element spec) → dataset.
         dataset_class: the class of datasets.
         iterator: the class of iterators.
         sparse: the class of sparse tensors.
-        shape: makes a shape of a `PartialTensorShape`.
+        shape: `PartialTensorShape` → shape.
     """
 
     dataset: Callable[[Tensor, Any], Any]
@@ -134,7 +134,7 @@ class Dialect:
 
 
 def _spec(leaf: Any) -> Any:
-    """A leaf of a spec with its shape and type as objects."""
+    """Normalise a leaf of a spec, with its shape and dtype as objects."""
     if isinstance(leaf, TensorSpec | SparseTensorSpec):
         return replace(leaf, shape=PartialTensorShape.of(leaf.shape), dtype=as_dtype(leaf.dtype).base)
     if isinstance(leaf, DatasetSpec | OptionalSpec):
@@ -145,19 +145,19 @@ def _spec(leaf: Any) -> Any:
 
 
 def normal_spec(spec: Any) -> Any:
-    """A spec as programs write it, with all shapes and types as objects.
+    """Normalise a spec that a program wrote, with all shapes and dtypes as objects.
 
     Raises:
-        InvalidArgumentError: it is no structure of specs.
+        InvalidArgumentError: the value is not a structure of specs.
     """
     return map_leaves(_spec, spec)
 
 
 def legacy_spec(types: Any, shapes: Any = None, classes: Any = None) -> Any:
-    """The spec for structures of types, shapes and classes, as TensorFlow's first form has them.
+    """Make a spec from structures of dtypes, shapes and classes, TensorFlow's older form of a spec.
 
     Args:
-        shapes: by default any.
+        shapes: by default unknown.
         classes: by default tensors.
 
     Raises:
@@ -177,12 +177,12 @@ def _legacy_leaf(dtype: Any, shape: Any, kind: Any) -> Any:
 
 
 def types_of(spec: Any) -> Any:
-    """The types of the parts; of a dataset its spec."""
+    """The dtypes of the parts; for a dataset, its spec."""
     return map_leaves(lambda leaf: getattr(leaf, "dtype", leaf), spec)
 
 
 def shapes_of(spec: Any, dialect: Dialect) -> Any:
-    """The shapes of the parts; of a dataset its spec."""
+    """The shapes of the parts; for a dataset, its spec."""
     return map_leaves(lambda leaf: dialect.shape(leaf.shape) if hasattr(leaf, "shape") else leaf, spec)
 
 
@@ -218,10 +218,10 @@ def batched(spec: Any, size: int | None) -> Any:
     """The spec of a batch of elements.
 
     Args:
-        size: None if it is not known.
+        size: the batch size; None if it is unknown.
 
     Raises:
-        InvalidArgumentError: an element has a dataset.
+        InvalidArgumentError: a part of an element is a dataset.
     """
 
     def of(leaf: Any) -> Any:
@@ -255,10 +255,10 @@ def rest_of(shape: PartialTensorShape) -> PartialTensorShape:
 
 
 def common_spec(specs: Sequence[Any], what: str) -> Any:
-    """The spec of elements that have any of several specs.
+    """The most specific spec that includes several specs.
 
     Raises:
-        InvalidArgumentError: the structures or types differ; the message says `what` they are of.
+        InvalidArgumentError: structures or dtypes differ; `what` names the values in the message.
     """
     columns = [leaves_up_to(specs[0], spec, what) for spec in specs]
     return repacked(specs[0], [_common_leaf(leaves, what) for leaves in zip(*columns, strict=True)])
@@ -278,7 +278,7 @@ def _common_leaf(leaves: Sequence[Any], what: str) -> Any:
 
 
 def spec_and_tensors(value: Any) -> tuple[Any, list[Tensor]]:
-    """The spec of an element, and its tensors, which are added to the current graph where they are constants.
+    """Convert an element to its spec and its tensors; values that are not tensors become constants.
 
     Raises:
         InvalidArgumentError: a part cannot become a tensor.
@@ -306,7 +306,7 @@ def leaf_of(leaf: Any) -> tuple[Any, Tensor]:
 
 
 def sparse_parts(value: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Indices, values and shape of a sparse tensor, or of three arrays, as tensors."""
+    """Indices, values and shape as tensors, given a sparse tensor or three arrays."""
     indices, values, shape = value
     return (
         convert_to_tensor(indices, dtypes.int64, "indices"),
@@ -328,17 +328,17 @@ def _sparse_shape(value: Any) -> PartialTensorShape:
 
 
 def tensors_of(spec: Any, value: Any, what: str) -> list[Tensor]:
-    """The tensors of an element with this spec.
+    """Convert an element to tensors that match a spec.
 
     Raises:
-        InvalidArgumentError: it has another structure, type or shape; the message says `what` it is.
+        InvalidArgumentError: structure, dtype or shape differ; `what` names the element in the message.
     """
     leaves = zip(flattened(spec), leaves_up_to(spec, value, what), strict=True)
     return [_fitting(leaf, given, what) for leaf, given in leaves]
 
 
 def _fitting(spec: Any, leaf: Any, what: str) -> Tensor:
-    """The tensor of a leaf, which must be as its spec says.  Raises as `tensors_of`."""
+    """Convert a leaf to a tensor that matches its spec.  Raises as `tensors_of`."""
     if isinstance(spec, TensorSpec):
         tensor = convert_to_tensor(leaf, spec.dtype, "component")
         if not tensor.static_shape.is_compatible_with(spec.shape):
@@ -351,7 +351,7 @@ def _fitting(spec: Any, leaf: Any, what: str) -> Tensor:
 
 
 def value_of(spec: Any, tensors: Sequence[Tensor], dialect: Dialect) -> Any:
-    """The element whose tensors these are, in the classes of the dialect."""
+    """Assemble an element from its tensors, in the classes of the dialect."""
     return repacked(spec, [_value(leaf, one, dialect) for leaf, one in zip(flattened(spec), tensors, strict=True)])
 
 

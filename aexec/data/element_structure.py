@@ -1,7 +1,7 @@
 """Structures of elements: tuples, named tuples and dicts, nested.
 
-Unlike in the structures of control flow a list is a leaf, which is a tensor, and so is a sparse tensor.  Dicts are in
-the order of their keys.
+Unlike in control flow, a list is a leaf, which is converted to one tensor.  A sparse tensor is a leaf.  Dicts are
+traversed in the order of their keys.
 Next to read: `element_spec.py`.
 """
 
@@ -18,7 +18,7 @@ _SPARSE_FIELDS = ("indices", "values", "dense_shape")
 
 
 def is_sparse(value: Any) -> bool:
-    """True for a sparse tensor, or three arrays that stand for one."""
+    """True for a sparse tensor, or for a triple of arrays that represents one."""
     return getattr(value, "_fields", None) == _SPARSE_FIELDS
 
 
@@ -62,10 +62,10 @@ def map_leaves(function: Callable[[Any], Any], structure: Any) -> Any:
 
 
 def leaves_up_to(structure: Any, other: Any, what: str) -> list[Any]:
-    """For each leaf of a structure the part of another one in its place, which may be a container.
+    """For each leaf of a structure, the part at the same position in another structure; it may be a container.
 
     Raises:
-        InvalidArgumentError: the other one has another form; the message says `what` it is.
+        InvalidArgumentError: the structures differ; `what` names the other one in the message.
     """
     if not is_nested(structure):
         return [other]

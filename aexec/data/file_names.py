@@ -1,4 +1,4 @@
-"""`FileNames`: names of files as a dataset; and what all readers of files have in common."""
+"""`FileNames`: datasets of file names, and the handling of file names that all readers share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["FileNames", "filenames_of"]
 
 
 class FileNames(Mixing):
-    """The datasets of names of files."""
+    """The methods that create datasets of file names."""
 
     @classmethod
     def list_files(
@@ -26,8 +26,8 @@ class FileNames(Mixing):
         """The names of the files that match a pattern, or one of several; a run fails if there are none.
 
         Args:
-            shuffle: in random order, by default True; else in that of their names.
-            seed: as for `shuffle`.
+            shuffle: True, the default, for random order; False for the order of names.
+            seed: as in `Dataset.shuffle`.
         """
         with building():
             patterns = convert_to_tensor(file_pattern, dtypes.string, "file_pattern")
@@ -49,10 +49,10 @@ class FileNames(Mixing):
 
 
 def filenames_of(dataset_class: type[Any], filenames: Any) -> Any:
-    """A dataset of names, given one name, a tensor of names, or a dataset of them.
+    """Convert a name, a tensor of names or a dataset of names to a dataset of names.
 
     Raises:
-        InvalidArgumentError: something else is given.
+        InvalidArgumentError: the argument is none of these.
     """
     if isinstance(filenames, dataset_class):
         leaf = filenames.spec_here

@@ -1,4 +1,4 @@
-"""`Grouping`: datasets of batches, of windows, and of groups of elements with equal keys."""
+"""`Grouping`: batches, windows, and groups of elements with equal keys."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ KEY = TensorSpec(PartialTensorShape([]), dtypes.int64)
 
 
 class Reducer(NamedTuple):
-    """How `group_by_reducer` makes one element of each group.
+    """How `group_by_reducer` reduces a group to one element.
 
     Attributes:
-        init_func: the first state, of a key.
-        reduce_func: the next state, of a state and an element.
-        finalize_func: the element, of the last state.
+        init_func: key → initial state.
+        reduce_func: (state, element) → next state.
+        finalize_func: final state → element.
     """
 
     init_func: Callable[..., Any]
@@ -40,13 +40,13 @@ class Reducer(NamedTuple):
 
 
 def _known(batch_size: Any, drop_remainder: Any) -> int | None:
-    """The size of all batches, if it is known."""
+    """The static batch size: known if the size is, and a smaller last batch is dropped."""
     is_known = drop_remainder is True and isinstance(batch_size, int | np.integer)
     return int(batch_size) if is_known else None
 
 
 class Grouping(Transformations):
-    """The transformations that take several elements for one."""
+    """The transformations that combine several elements into one."""
 
     def batch(
         self,
@@ -56,11 +56,12 @@ class Grouping(Transformations):
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Self:
-        """Batches of elements with equal shapes.
+        """Combine elements of equal shapes into batches.
 
         Args:
-            drop_remainder: leave out the last batch if it is not full.
-            num_parallel_calls, deterministic: have no effect on the elements.
+            batch_size: elements per batch.
+            drop_remainder: drop the last batch if it is smaller.
+            num_parallel_calls, deterministic: ignored.
         """
         spec = batched(self.spec_here, _known(batch_size, drop_remainder))
         inputs = {"batch_size": batch_size, "drop_remainder": drop_remainder}
@@ -78,15 +79,15 @@ class Grouping(Transformations):
         drop_remainder: Any = False,
         name: str | None = None,
     ) -> Self:
-        """Batches of elements that are padded to equal shapes.
+        """Pad elements to equal shapes, and combine them into batches.
 
         Args:
-            padded_shapes: a shape for each part, None or -1 for the largest size in the batch; by default the elements'
-                own shapes.
-            padding_values: a scalar for each part, or one for all; 0 or "" by default.
+            padded_shapes: a shape per part, in which None or -1 stands for the largest size in the batch; by default
+                the static shapes of the elements.
+            padding_values: a scalar per part, or one for all; 0 or "" by default.
 
         Raises:
-            InvalidArgumentError: a shape or value does not fit.
+            InvalidArgumentError: a shape or a value does not fit the elements.
         """
         leaves = flattened(self.spec_here)
         for leaf in leaves:
@@ -120,10 +121,10 @@ class Grouping(Transformations):
         return [_padding(value, leaf) for value, leaf in zip(given, leaves, strict=True)]
 
     def sparse_batch(self, batch_size: Any, row_shape: Any, name: str | None = None) -> Self:
-        """Batches of tensors of any sizes, as sparse tensors.
+        """Combine tensors of different sizes into batches that are sparse tensors.
 
         Args:
-            row_shape: the shape of each element in the batch, at least as large as all elements.
+            row_shape: the dense shape of one element in the batch; every element must fit into it.
         """
         leaf = self.spec_here
         if not isinstance(leaf, TensorSpec):
@@ -139,10 +140,10 @@ class Grouping(Transformations):
         )
 
     def rebatch(self, batch_size: Any, drop_remainder: Any = False, name: str | None = None) -> Self:
-        """Batches of other sizes from batches, as `unbatch` and `batch` together.
+        """Change the batch size, like `unbatch` followed by `batch`.
 
         Args:
-            batch_size: a size, or a vector of sizes, in turn.
+            batch_size: a size, or a vector of sizes that are used in turn.
         """
         with building(self.graph):
             sizes = convert_to_tensor(batch_size, dtypes.int64, "batch_sizes")
@@ -155,12 +156,12 @@ class Grouping(Transformations):
     def window(
         self, size: Any, shift: Any = None, stride: Any = 1, drop_remainder: Any = False, name: str | None = None
     ) -> Self:
-        """Datasets of `size` elements each; one for each part of an element.
+        """Combine elements into windows; each part of an element becomes a dataset of `size` values.
 
         Args:
-            shift: how far one window begins after the last; `size` by default.
-            stride: take every `stride`-th element of a window.
-            drop_remainder: leave out the last windows if they are not full.
+            shift: number of elements from the start of a window to the start of the next; `size` by default.
+            stride: number of elements from one element of a window to the next.
+            drop_remainder: drop windows with fewer than `size` elements.
         """
         spec = map_leaves(DatasetSpec, self.spec_here)
         inputs = {"size": size, "shift": size if shift is None else shift, "stride": stride}
@@ -176,16 +177,16 @@ class Grouping(Transformations):
         window_size_func: Callable[[Tensor], Any] | None = None,
         name: str | None = None,
     ) -> Self:
-        """The elements of the datasets that a function makes of groups of elements with equal keys.
+        """Group elements by key, and concatenate the datasets that a function makes of the groups.
 
         Args:
-            key_func: the key of an element, an int64 scalar.
-            reduce_func: the dataset to make of a group, given the key and a dataset of its elements.
-            window_size: the size of groups.
-            window_size_func: or their size as a function of the key.
+            key_func: element → key, an int64 scalar.
+            reduce_func: (key, dataset of the group's elements) → dataset.
+            window_size: number of elements per group.
+            window_size_func: key → number of elements per group, in place of `window_size`.
 
         Raises:
-            InvalidArgumentError: both sizes are given, or none.
+            InvalidArgumentError: both `window_size` and `window_size_func` are given, or neither.
         """
         if (window_size is None) == (window_size_func is None):
             raise errors.InvalidValueError(
@@ -219,18 +220,18 @@ class Grouping(Transformations):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Self:
-        """Padded batches of elements of similar lengths.
+        """Combine elements of similar lengths into padded batches.
 
         Args:
-            element_length_func: the length of an element, an int32 scalar.
-            bucket_boundaries: upper bounds of the lengths in all buckets but the last one.
-            bucket_batch_sizes: the batch size of each bucket.
-            padded_shapes, padding_values, drop_remainder: as for `padded_batch`.
-            pad_to_bucket_boundary: pad to the bound of the bucket less 1, and not to the longest of the batch.
-            no_padding: the elements of a batch have equal shapes.
+            element_length_func: element → length, an int32 scalar.
+            bucket_boundaries: exclusive upper bounds of the lengths in all buckets but the last.
+            bucket_batch_sizes: batch size of each bucket, one more than boundaries.
+            padded_shapes, padding_values, drop_remainder: as in `padded_batch`.
+            pad_to_bucket_boundary: pad to the bucket's boundary minus 1, not to the longest element of the batch.
+            no_padding: do not pad; the elements of a batch must have equal shapes.
 
         Raises:
-            InvalidArgumentError: there is not one batch size more than bounds.
+            InvalidArgumentError: the number of batch sizes is not one more than that of boundaries.
         """
         if len(bucket_batch_sizes) != len(bucket_boundaries) + 1:
             raise errors.InvalidValueError(
@@ -261,7 +262,7 @@ class Grouping(Transformations):
         return self.group_by_window(bucket_of, batches, window_size_func=size_of, name=name)
 
     def group_by_reducer(self, key_func: Callable[..., Any], reducer: Reducer) -> Self:
-        """One element for each key, made of all elements that have it; in the order in which the keys come first."""
+        """Reduce all elements with the same key to one, in the order of the keys' first occurrences."""
         with building(self.graph):
             where = "group_by_reducer"
             key = self.traced(key_func, where, tensors_of_result=single(dtypes.int64, "key_func"))
@@ -275,7 +276,7 @@ class Grouping(Transformations):
 
 
 def _padded_shape(wanted: Any, leaf: TensorSpec) -> tuple[Tensor, PartialTensorShape]:
-    """The vector of sizes, and what is known of them."""
+    """A padded shape as a tensor of sizes, and as a static shape."""
     sizes = list(wanted) if isinstance(wanted, list | tuple | PartialTensorShape) else None
     if sizes is not None and any(isinstance(size, Tensor) for size in sizes):
         wanted = ops.pack([-1 if size is None else ops.cast(size, DstT=dtypes.int64) for size in sizes])

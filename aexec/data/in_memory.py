@@ -1,4 +1,4 @@
-"""`InMemory`: datasets of what is in memory."""
+"""`InMemory`: datasets of tensors and numbers."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ SCALAR = PartialTensorShape([])
 
 
 class InMemory(DatasetBase):
-    """The datasets that are made of no other."""
+    """The sources that read neither files nor other datasets."""
 
     @classmethod
     def from_tensors(cls, tensors: Any, name: str | None = None) -> Self:
-        """One element: a tensor, or a structure of tensors."""
+        """A dataset with one element: the given tensor, or structure of tensors."""
         with building():
             spec, flat = spec_and_tensors(tensors)
             return cls.made("TensorDataset", {"components": flat}, spec, name=name)
 
     @classmethod
     def from_tensor_slices(cls, tensors: Any, name: str | None = None) -> Self:
-        """The rows of a tensor, or of a structure of tensors with equal first dimensions.
+        """A dataset of the rows of a tensor, or of a structure of tensors with equal first dimensions.
 
         Raises:
-            InvalidArgumentError: a part has no rows.
+            InvalidArgumentError: a part is a scalar.
         """
         with building():
             leaves = [_in_rows(leaf) for leaf in flattened(tensors)]
@@ -48,7 +48,7 @@ class InMemory(DatasetBase):
 
     @classmethod
     def from_sparse_tensor_slices(cls, sparse_tensor: Any) -> Self:
-        """The rows of a sparse tensor: a sparse tensor for each."""
+        """A dataset of the rows of a sparse tensor, each a sparse tensor."""
         with building():
             spec, _ = spec_and_tensors(sparse_tensor)
             if not isinstance(spec, SparseTensorSpec):
@@ -78,10 +78,10 @@ class InMemory(DatasetBase):
 
     @classmethod
     def random(cls, seed: Any = None, rerandomize_each_iteration: bool | None = None, name: str | None = None) -> Self:
-        """Random numbers of 32 bits, as int64, without end.
+        """An infinite dataset of random 32-bit numbers, as int64.
 
         Raises:
-            UnimplementedError: each pass is to have other numbers.
+            UnimplementedError: `rerandomize_each_iteration` is True.
         """
         if rerandomize_each_iteration:
             raise errors.UnsupportedError("Dataset.random: rerandomize_each_iteration is not supported")

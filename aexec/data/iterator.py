@@ -1,4 +1,4 @@
-"""`Iterator`: a pass through datasets, from which steps take elements."""
+"""`Iterator`: a resource from which steps take the elements of a dataset."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Iterator:
     """An iterator of a graph.
 
     Args:
-        handle: the resource.
-        element_spec: what its elements are.
-        initializer: the operation that begins a pass; None if there is none, or several.
+        handle: the resource handle.
+        element_spec: the spec of an element.
+        initializer: the operation that starts a pass; None if there is none, or several.
 
     Attributes:
         handle, element_spec: as given.
-        dialect: the classes in which elements and shapes are given.
+        dialect: the classes of elements and shapes that programs see.
     """
 
     dialect: ClassVar[Dialect]
@@ -52,12 +52,12 @@ class Iterator:
     def from_structure(
         cls, output_types: Any, output_shapes: Any = None, shared_name: str | None = None, output_classes: Any = None
     ) -> Self:
-        """An iterator for several datasets with such elements: `make_initializer` makes an operation for each.
+        """An iterator for several datasets with the same spec; `make_initializer` makes an operation for each.
 
         Args:
-            output_types, output_shapes, output_classes: structures, as datasets have them; by default tensors of any
-                shape.
-            shared_name: iterators with one name are one in a session.
+            output_types, output_shapes, output_classes: structures as the properties of `Dataset`; by default tensors
+                of unknown shape.
+            shared_name: iterators with the same shared name are one iterator in a session.
         """
         spec = legacy_spec(output_types, output_shapes, output_classes)
         return cls(_resource(spec, shared_name), spec)
@@ -66,11 +66,11 @@ class Iterator:
     def from_string_handle(
         cls, string_handle: Any, output_types: Any, output_shapes: Any = None, output_classes: Any = None
     ) -> Self:
-        """The iterator that a string names in each run: `string_handle` gives it.
+        """The iterator that a string identifies in each run.
 
         Args:
-            string_handle: a string scalar, most often fed.
-            output_types, output_shapes, output_classes: as for `from_structure`.
+            string_handle: a scalar string, the value of another iterator's `string_handle`; usually fed.
+            output_types, output_shapes, output_classes: as in `from_structure`.
         """
         spec = legacy_spec(output_types, output_shapes, output_classes)
         name = convert_to_tensor(string_handle, dtypes.string, "string_handle")
@@ -78,10 +78,10 @@ class Iterator:
 
     @property
     def initializer(self) -> Node:
-        """The operation that begins a pass.
+        """The operation that starts a pass.
 
         Raises:
-            InvalidArgumentError: there is none: the iterator begins by itself, or is made for several datasets.
+            InvalidArgumentError: the iterator starts by itself, or serves several datasets.
         """
         if self._initializer is None:
             raise errors.InvalidValueError(
@@ -91,10 +91,10 @@ class Iterator:
         return self._initializer
 
     def make_initializer(self, dataset: DatasetBase, name: str | None = None) -> Node:
-        """An operation that begins a pass through a dataset.
+        """An operation that starts a pass through a dataset.
 
         Raises:
-            InvalidArgumentError: the dataset has other elements.
+            InvalidArgumentError: the spec of the dataset's elements is not compatible with the iterator's.
         """
         common_spec([self.element_spec, dataset.spec_here], "An iterator and its dataset")
         shapes = zip(flat_shapes(self.element_spec), flat_shapes(dataset.spec_here), strict=True)
@@ -106,19 +106,19 @@ class Iterator:
         return _begin(dataset, self.handle, name)
 
     def get_next(self, name: str | None = None) -> Any:
-        """The next element: each run of its tensors takes one.  At the end the step fails with OutOfRangeError."""
+        """The next element; each run takes one.  At the end of the dataset, the run fails with OutOfRangeError."""
         types, shapes = flat_types(self.element_spec), flat_shapes(self.element_spec)
         return value_of(
             self.element_spec, list(ops.iterator_get_next(self.handle, types, shapes, name=name)), self.dialect
         )
 
     def get_next_as_optional(self) -> Optional:
-        """The next element, or nothing at the end, which then is no error."""
+        """The next element as an `Optional`, which has no value at the end of the dataset."""
         types, shapes = flat_types(self.element_spec), flat_shapes(self.element_spec)
         return Optional(ops.iterator_get_next_as_optional(self.handle, types, shapes), self.element_spec, self.dialect)
 
     def string_handle(self, name: str | None = None) -> Tensor:
-        """The string by which `from_string_handle` finds this iterator, within its session."""
+        """A scalar string that identifies the iterator in its session, for `from_string_handle`."""
         return ops.iterator_to_string_handle(self.handle, name=name)
 
     @property
@@ -159,7 +159,7 @@ def initializable_iterator(dataset: DatasetBase, shared_name: str | None) -> Any
 
 
 def one_shot_iterator(dataset: DatasetBase) -> Any:
-    """An iterator over one dataset that begins with the first element that is asked for."""
+    """An iterator over one dataset that starts when the first element is requested."""
     get_seed(None)  # TensorFlow counts a random op here
     spec = dataset.spec_here
     attrs = {

@@ -1,4 +1,4 @@
-"""`Mixing`: datasets whose elements are chosen from several datasets, or at random from one."""
+"""`Mixing`: choose elements from several datasets, or resample one dataset."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = ["Mixing"]
 
-# Elements whose classes are counted at a time, and the number of each class that is assumed at first.
+# `rejection_resample` updates its estimate after this many elements, and starts from this count per class.
 _COUNTED_AT_ONCE, _ASSUMED = 32, 10
 
 
 class Mixing(Grouping):
-    """The transformations that choose."""
+    """The transformations that choose elements."""
 
     @classmethod
     def choose_from_datasets(
         cls, datasets: Sequence[Any], choice_dataset: Any, stop_on_empty_dataset: bool = True
     ) -> Self:
-        """Elements of several datasets; another dataset gives the number of the one to take each from.
+        """Take each element from the dataset whose index another dataset gives.
 
         Args:
-            choice_dataset: of int64 scalars.
-            stop_on_empty_dataset: end with the first dataset that is chosen and has ended; else it is skipped.
+            choice_dataset: a dataset of int64 scalars.
+            stop_on_empty_dataset: True to end when a chosen dataset has ended, False to skip that choice.
 
         Raises:
-            InvalidArgumentError: there is no dataset, or the elements differ.
+            InvalidArgumentError: `datasets` is empty, or the specs of their elements differ.
         """
         if not datasets:
             raise errors.InvalidValueError("Invalid `datasets`. `datasets` should not be empty.")
@@ -64,14 +64,15 @@ class Mixing(Grouping):
         stop_on_empty_dataset: bool = False,
         rerandomize_each_iteration: bool | None = None,
     ) -> Self:
-        """Elements of several datasets, each taken from one that is chosen at random.
+        """Take each element from a dataset that is chosen at random.
 
         Args:
-            weights: the probability of each dataset; a list, a float vector, or a dataset of these.  Equal by default.
-            stop_on_empty_dataset: end with the first dataset that is chosen and has ended; else it is skipped.
+            weights: probabilities of the datasets: a list, a float vector, or a dataset of such vectors.  Equal by
+                default.
+            stop_on_empty_dataset: True to end when a chosen dataset has ended, False to skip that choice.
 
         Raises:
-            InvalidArgumentError: there is no dataset, or not a weight for each.
+            InvalidArgumentError: `datasets` is empty, or there is not a weight for each.
         """
         if not datasets:
             raise errors.InvalidValueError("Invalid `datasets`. `datasets` should not be empty.")
@@ -100,12 +101,12 @@ class Mixing(Grouping):
         seed: int | None = None,
         name: str | None = None,
     ) -> Self:
-        """Pairs of a class and an element, some left out, so that the classes have a given distribution.
+        """Drop elements at random so that classes have a given distribution; yields pairs (class, element).
 
         Args:
-            class_func: the class of an element, an int32 scalar.
-            target_dist: the wanted share of each class, floats.
-            initial_dist: the share that each has in this dataset; counted on the way by default.
+            class_func: element → class, an int32 scalar.
+            target_dist: the desired fraction of each class, a float vector.
+            initial_dist: the fraction of each class in this dataset; by default estimated during the pass.
         """
         with building(self.graph):
             target = ops.cast(convert_to_tensor(target_dist, name="target_dist"), DstT=dtypes.float32)
@@ -129,7 +130,7 @@ class Mixing(Grouping):
             return mixed
 
     def _accepted(self, class_func: Callable[..., Any], accepted: Any, seed: int | None) -> Any:
-        """Pairs of class and element; each pair is kept with the probability of its class."""
+        """Keep each (class, element) pair with the acceptance probability of its class."""
 
         def with_probability(probabilities: Tensor, data: Any) -> Any:
             kind = class_func(*data) if isinstance(data, tuple) else class_func(data)
@@ -141,7 +142,7 @@ class Mixing(Grouping):
 
 
 def _logits(datasets: list[Any], weights: Any) -> tuple[list[Any], Any]:
-    """The datasets with a weight, and the logarithms of the weights, [1, n]."""
+    """The datasets whose weight is not 0, and the logs of their weights, [1, n]."""
     if weights is None:
         return datasets, np.ones([1, len(datasets)], np.float32)
     if not isinstance(weights, Tensor):
@@ -161,7 +162,7 @@ def _logits(datasets: list[Any], weights: Any) -> tuple[list[Any], Any]:
 
 
 def _drawn(logits: Any, pair: Tensor) -> Tensor:
-    """The number of a dataset, drawn with a pair of random numbers as seed."""
+    """Draw the index of a dataset, with a pair of random numbers as the seed."""
     return ops.squeeze(ops.stateless_multinomial(logits, 1, pair), squeeze_dims=[0, 1])
 
 
@@ -170,7 +171,7 @@ def _with_class(class_func: Callable[..., Any], parts: Any) -> Any:
 
 
 def _counted(classes: Any, target: Tensor) -> Any:
-    """A dataset with the share of each class for each element, estimated from those up to it."""
+    """For each element, the estimated fraction of each class among the elements so far."""
     number = target.static_shape[0] if target.static_shape.rank == 1 else None
     size = number if number is not None else ops.shape(target)[0]
     start = ops.fill(ops.pack([size]), np.int64(_ASSUMED))
@@ -186,14 +187,14 @@ def _counted(classes: Any, target: Tensor) -> Any:
 
 
 def _acceptance(share: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The probability to accept each class, and that to take an element as it is."""
+    """The acceptance probability of each class, and the probability of taking an element without a test."""
     ratio = target / (share + np.float32(np.finfo(np.float32).tiny))
     largest, least = ops.max(ratio, [0]), ops.min(ratio, [0])
     return (ratio - least) / (largest - least), least
 
 
 def _known_share(initial: Any, target: Any) -> float | None:
-    """The probability to take an element as it is, if it is known."""
+    """The probability of taking an element without a test, if it is known while the graph is built."""
     if isinstance(initial, Tensor) or isinstance(target, Tensor):
         return None
     return float(np.min(np.asarray(target, np.float32) / np.asarray(initial, np.float32)))

@@ -1,7 +1,7 @@
-"""`Options` of a dataset: advice to a runtime, with TensorFlow's names.
+"""`Options` of a dataset: hints for TensorFlow's runtime, which aexec stores and does not use.
 
-No element and no order depends on it.  Results come in the order of the input in any case, tasks of the event loop do
-the work between steps, and the session's configuration sets the number of threads.
+Elements and their order do not depend on options: results are in input order in any case, tasks on the event loop
+prepare elements between steps, and the session's configuration sets the number of threads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["AutotuneOptions", "DistributeOptions", "OptimizationOptions", "Optio
 
 
 class _Fields:
-    """Values by name; None for those that are not set."""
+    """The base of options: attributes that are None until they are set."""
 
     _names: tuple[str, ...] = ()
 
@@ -37,7 +37,7 @@ class _Fields:
 
 
 class AutotuneOptions(_Fields):
-    """How much is done ahead."""
+    """Options of prefetching and parallelism that TensorFlow tunes by itself."""
 
     _names = (
         "autotune_algorithm",
@@ -50,13 +50,13 @@ class AutotuneOptions(_Fields):
 
 
 class DistributeOptions(_Fields):
-    """How a dataset is shared among workers."""
+    """Options of splitting a dataset among workers."""
 
     _names = ("auto_shard_policy", "num_devices")
 
 
 class OptimizationOptions(_Fields):
-    """How a dataset is rewritten before it is used."""
+    """Options of graph rewrites."""
 
     _names = (
         "apply_default_optimizations",
@@ -78,7 +78,7 @@ class OptimizationOptions(_Fields):
 
 
 class ThreadingOptions(_Fields):
-    """How many threads work on a dataset."""
+    """Options of the threads that work on a dataset."""
 
     _names = ("max_intra_op_parallelism", "private_threadpool_size")
 
@@ -116,7 +116,7 @@ class Options(_Fields):
             setattr(self, name, group)
 
     def merge(self, options: Options) -> Options:
-        """Return options with what either has set; where both have, with that of `options`."""
+        """Return options that are set in either; values of `options` take precedence."""
         made = copy.deepcopy(self)
         for name, value in vars(options).items():
             mine = getattr(made, name)

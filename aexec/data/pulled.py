@@ -1,8 +1,8 @@
-"""`Pulled`: the elements of an asynchronous iterator, in a session.
+"""`Pulled`: a dataset iterator over an asynchronous iterator of the program, the source.
 
-A task of the session asks the source, and not the step that wants an element: a step that is cancelled leaves the
-source as it is, and the next step gets the element.  This one task makes all calls of the source and closes it, so that
-the source may hold a task group or a timeout while it waits to be asked.
+A task of the session calls the source, not the step that requests an element.  If that step is cancelled, the source
+goes on, and the next step gets the element.  Since one task makes all calls and closes the source, the source may keep
+a task group or a timeout open across a `yield`.
 Next to read: `python_sources.py`.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["Pulled"]
 
 _END = object()
 
-# Exceptions of Python code → those of the step; any other becomes an UnknownError.
+# Python exception → error of the step; any other exception becomes an UnknownError.
 _ERRORS: tuple[tuple[type[Exception], type[errors.OpError]], ...] = (
     (ValueError, errors.InvalidArgumentError),
     (TypeError, errors.InvalidArgumentError),
@@ -33,7 +33,7 @@ _ERRORS: tuple[tuple[type[Exception], type[errors.OpError]], ...] = (
 
 
 def _python_error(error: BaseException, where: str) -> errors.OpError:
-    """The error of a step for one of Python code; the message says `where` it was raised."""
+    """Convert a Python exception to the error of a step; `where` names the place in the message."""
     if isinstance(error, errors.OpError):
         return errors.error_class(error.code)(f"{where}: {error.message}")
     kind = next((ours for pythons, ours in _ERRORS if isinstance(error, pythons)), errors.UnknownError)
@@ -45,9 +45,10 @@ class Pulled(DatasetIterator):
 
     Args:
         one: the pass.
-        name: of the dataset, for errors and for the task.
-        open_source: makes the asynchronous iterator, when the first element is asked for.
-        convert: makes an element of a value; called on the event loop, or in a thread if it raises NeedsThreadError.
+        name: name of the dataset, for errors and for the task.
+        open_source: creates the asynchronous iterator; called when the first element is requested.
+        convert: converts a value to an element; called on the event loop, and again in a thread if it raises
+            NeedsThreadError.
     """
 
     __slots__ = (

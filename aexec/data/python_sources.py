@@ -1,6 +1,6 @@
-"""`PythonSources`: datasets whose elements Python code makes while the graph runs.
+"""`PythonSources`: datasets whose elements come from Python code during a run.
 
-Each is a user-defined op of its own, which a GraphDef does not carry to other processes, as of `tf.py_func`.
+Each source is a user-defined op, so other processes cannot import its GraphDef, as with `tf.py_func`.
 Next to read: `pulled.py`.
 """
 
@@ -35,18 +35,18 @@ __all__ = ["PythonSources"]
 
 _numbers = itertools.count()
 
-# Calls of a generator in a thread that must be short, one after another, before it is called on the event loop.
+# A generator is called in a thread until this many consecutive calls were short, then on the event loop.
 _SHORT_CALLS = 3
 _SHORT_SECONDS = SLICE_SECONDS / 5
 
 _END = object()
 
-# An array made of a value of these types shares no memory with it.
+# An array made from a value of these types shares no memory with the value.
 _WITHOUT_MEMORY = (list, tuple, int, float, complex, str, bytes, np.generic)
 
 
 class PythonSources(Saved):
-    """The datasets whose elements Python code makes."""
+    """The sources whose elements come from Python code."""
 
     @classmethod
     def from_async(
@@ -56,7 +56,7 @@ class PythonSources(Saved):
         args: Sequence[Any] = (),
         name: str | None = None,
     ) -> Self:
-        """The elements of an asynchronous iterator: a cursor of a database, a websocket, a queue of the program.
+        """A dataset of the elements of an asynchronous iterator, such as a database cursor or a websocket.
 
         ::
 
@@ -67,18 +67,18 @@ class PythonSources(Saved):
 
             points = Dataset.from_async(rows, (TensorSpec([], "float32"), TensorSpec([], "float32")))
 
-        The source is asked for one element at a time, when a step wants one, by a task of the session's event loop.  A
-        cancelled step loses no element.  The source is closed (`aclose`) at its end, when its pass or its session ends.
+        A task on the session's event loop requests one element at a time, when a step needs it.  A cancelled step loses
+        no element.  The source is closed (`aclose`) at its end, and when its pass or its session ends.
 
         Args:
-            source: a function that returns an asynchronous iterable, called for each pass: an async generator function,
-                or a coroutine function; or an asynchronous iterable itself.
-            signature: what its elements are: a structure of `TensorSpec`s, or of types.
-            args: tensors, whose values the function gets.
-            name: of the node.
+            source: an asynchronous iterable; or a function that returns one and is called for each pass, such as an
+                async generator function or a coroutine function.
+            signature: the spec of an element: a structure of `TensorSpec`s or of dtypes.
+            args: tensors whose values are passed to the function as arrays.
+            name: name of the node.
 
         Raises:
-            InvalidArgumentError: the source or the signature is none.
+            InvalidArgumentError: `source` or `signature` is of another kind.
         """
         if not callable(source) and not isinstance(source, AsyncIterable):
             raise errors.InvalidTypeError(
@@ -97,18 +97,19 @@ class PythonSources(Saved):
         output_signature: Any = None,
         name: str | None = None,
     ) -> Self:
-        """The elements of a Python generator.
+        """A dataset of the elements of a Python generator.
 
-        It is advanced in a thread while its calls take long, else on the event loop.
+        The generator runs in a thread; once its calls are found to be short, it runs on the event loop.
 
         Args:
-            generator: a function that returns an iterable, called for each pass.
-            output_types, output_shapes: types and shapes of an element's parts, in its structure; by default any shape.
-            args: tensors, whose values the function gets.
-            output_signature: what the elements are, in place of types and shapes: a structure of `TensorSpec`s.
+            generator: a function that returns an iterable; called for each pass.
+            output_types, output_shapes: dtypes and shapes of an element's parts, in its structure; shapes are unknown
+                by default.
+            args: tensors whose values are passed to the function as arrays.
+            output_signature: the spec of an element, in place of dtypes and shapes: a structure of `TensorSpec`s.
 
         Raises:
-            InvalidArgumentError: the generator is no function, or types and signature are both given, or none.
+            InvalidArgumentError: `generator` is not callable, or not exactly one of dtypes and signature is given.
         """
         if not callable(generator):
             raise errors.InvalidTypeError("`generator` must be a Python callable.")
@@ -159,7 +160,7 @@ def _spec(leaf: Any) -> Any:
 
 
 def _opener(source: Any) -> Callable[..., Any]:
-    """A coroutine function that makes the asynchronous iterator of a pass."""
+    """Make a coroutine function that opens the asynchronous iterator of a pass."""
     begun: list[bool] = []
 
     async def opened(*values: Any) -> AsyncIterator[Any]:
@@ -180,7 +181,7 @@ def _opener(source: Any) -> Callable[..., Any]:
 
 
 async def _advanced(generator: Callable[..., Iterable[Any]], values: Sequence[Any]) -> AsyncIterator[Any]:
-    """The items of a generator, advanced in a thread until its calls are seen to be short."""
+    """Iterate over a generator: in a thread until its calls are found to be short, then on the event loop."""
 
     def begin() -> Any:
         return iter(generator(*values))
@@ -211,9 +212,9 @@ def _timed(items: Any) -> tuple[Any, float]:
 
 
 def _converter(spec: Any, name: str) -> Callable[[Any], Element]:
-    """A function that makes an element of what Python code gave.
+    """Make a function that converts a Python value to an element.
 
-    It raises InvalidArgumentError for another structure, type or shape.
+    It raises InvalidArgumentError if the structure, a dtype or a shape does not match the spec.
     """
     parts = [_part(leaf, f"{name}[{index}]") for index, leaf in enumerate(flattened(spec))]
     if isinstance(spec, TensorSpec):

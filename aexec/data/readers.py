@@ -1,4 +1,4 @@
-"""Datasets of what is in files: records, lines, rows of tables."""
+"""Datasets that read files: records, lines, and rows of CSV."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BUFFER, _CSV_BUFFER = 256 * 1024, 4 * 1024 * 1024
 def _read(
     dataset_class: type[Any], filenames: Any, num_parallel_reads: Any, read_one: Callable[[Tensor], Any]
 ) -> Tensor:
-    """The variant of the records of several files, one file after another, or several at once."""
+    """Build the variant of a reader over several files, sequential or interleaved."""
     with building():
         names = filenames_of(dataset_class, filenames)
         if num_parallel_reads is None:
@@ -39,7 +39,7 @@ def _read(
 
 
 class _StringsOfFiles(Dataset):
-    """The parts of files, each a string, as the op `_op` finds them.  Arguments as for `TFRecordDataset`."""
+    """The base of readers whose elements are strings; `_op` is the op.  Arguments are those of `TFRecordDataset`."""
 
     _op: ClassVar[str]
 
@@ -69,20 +69,20 @@ class TFRecordDataset(_StringsOfFiles):
         filenames: one name, a tensor of names, or a dataset of them.
         compression_type: `""`, `"ZLIB"` or `"GZIP"`.
         buffer_size: bytes to read ahead.
-        num_parallel_reads: files to read at once, by turns; by default one after another.
+        num_parallel_reads: number of files to interleave; by default files are read one after another.
     """
 
     _op = "TFRecordDataset"
 
 
 class TextLineDataset(_StringsOfFiles):
-    """The lines of text files, without their ends.  Arguments as for `TFRecordDataset`."""
+    """The lines of text files, without line ends.  Arguments are those of `TFRecordDataset`."""
 
     _op = "TextLineDataset"
 
 
 class FixedLengthRecordDataset(Dataset):
-    """The records of files in which all have one length.
+    """The records of files in which all records have the same length.
 
     Args:
         record_bytes: bytes of a record.
@@ -120,17 +120,17 @@ class CsvDataset(Dataset):
 
     Args:
         filenames: one name, or a tensor of names.
-        record_defaults: for each column a default value, or the type of a column that must have a value.
+        record_defaults: per column a default value, or the dtype of a column that is required.
         compression_type, buffer_size: as for `TFRecordDataset`.
         header: each file has a first line to skip.
         field_delim: the character between columns.
         use_quote_delim: double quotes enclose values.
-        na_value: a value that means none.
-        select_cols: the numbers of the columns to read, ascending; all by default.
-        exclude_cols: or those of the columns to leave out.
+        na_value: text of a field that counts as missing.
+        select_cols: indices of the columns to read, ascending; all by default.
+        exclude_cols: indices of the columns to skip, in place of `select_cols`.
 
     Raises:
-        InvalidArgumentError: columns are both selected and excluded.
+        InvalidArgumentError: both `select_cols` and `exclude_cols` are given.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""`Saved`: datasets in folders, in TensorFlow's format: saved and loaded, and snapshots of pipelines.
+"""`Saved`: saves datasets to folders in TensorFlow's format, loads them, and makes snapshots of pipelines.
 
 Next to read: `aexec/kernels/datasets/saved_dataset_ops.py`.
 """
@@ -35,15 +35,14 @@ class Saved(FileNames):
         shard_func: Callable[..., Any] | None = None,
         checkpoint_args: Any = None,
     ) -> Node:
-        """The node that saves all elements in a folder when it runs, for `load` and TensorFlow's `Dataset.load`.
+        """The operation that saves all elements to a folder, for `load` and TensorFlow's `Dataset.load`.
 
-        What was saved there is replaced at the end, at once.
+        An earlier content is replaced atomically at the end.
 
         Args:
-            path: of the folder, a string scalar.
+            path: path of the folder, a scalar string.
             compression: `"GZIP"`, or None.
-            shard_func: gives the number of an element's shard, an int64 scalar from 0 to 255; by default all are in
-                one.
+            shard_func: element → shard, an int64 scalar in [0, 255]; by default there is one shard.
 
         Raises:
             UnimplementedError: `checkpoint_args` are given.
@@ -70,18 +69,17 @@ class Saved(FileNames):
         wait: bool = False,
         name: str | None = None,
     ) -> Self:
-        """The elements that were saved in a folder, here or by TensorFlow's `Dataset.save`.
+        """A dataset of the elements in a folder that `save` or TensorFlow's `Dataset.save` has written.
 
         Args:
-            path: of the folder, a string scalar.
-            element_spec: what the elements are.
-            compression: as they were saved.
-            reader_func: makes the dataset of elements, given one of datasets, one for each shard; by default they are
-                interleaved.
+            path: path of the folder, a scalar string.
+            element_spec: the spec of an element.
+            compression: the compression that `save` was given.
+            reader_func: dataset of shards, each a dataset → dataset of elements; by default shards are interleaved.
 
         Raises:
-            InvalidArgumentError: there is no `element_spec`.
-            UnimplementedError: `wait` is asked for.
+            InvalidArgumentError: `element_spec` is None.
+            UnimplementedError: `wait` is given.
         """
         if element_spec is None:
             raise errors.InvalidTypeError("Dataset.load: element_spec must be provided: a graph is built without files")
@@ -102,15 +100,15 @@ class Saved(FileNames):
         shard_func: Callable[..., Any] | None = None,
         name: str | None = None,
     ) -> Self:
-        """The same elements, which the first pass that comes to its end saves, and later passes and programs load.
+        """The same elements; the first complete pass saves them, and later passes and programs load them.
 
-        They are in a folder whose name stands for the nodes that make the dataset, so another pipeline has another
-        folder.  It does not stand for the code of Python functions that make elements, nor for the content of files.
+        The folder's name is a hash of the nodes that make the dataset, so another pipeline uses another folder.  The
+        hash covers neither the code of Python sources nor the content of files: after changing them, use another path.
 
         Args:
-            path: of the folder around it, a string scalar.
-            compression: `"GZIP"`, None, or `"AUTO"`, which is none.
-            reader_func, shard_func: as for `load` and `save`.
+            path: parent of the folder, a scalar string.
+            compression: `"GZIP"`, None, or `"AUTO"`, which means None.
+            reader_func, shard_func: as in `load` and `save`.
         """
         with building(self.graph):
             sharding = self._sharding(shard_func, "snapshot")
@@ -146,7 +144,7 @@ class Saved(FileNames):
 
 
 def _hash(variant: Tensor) -> int:
-    """An int64 that stands for the nodes and functions that make a tensor, whatever their names are."""
+    """An int64 hash of the nodes and functions that make a tensor, independent of their names."""
     nodes: dict[int, Node] = {}
     waiting = [variant.node.id]
     while waiting:
@@ -167,7 +165,7 @@ def _hash(variant: Tensor) -> int:
 
 
 def _plain(given: proto.NodeDef, library: FunctionLibrary) -> proto.NodeDef:
-    """A node without its name and inputs, and with digests in place of the names of functions."""
+    """A copy of a node without name and inputs, and with digests in place of function names."""
     node = proto.NodeDef(op=given.op)
     for name, value in given.attr.items():
         if not name.startswith("_"):

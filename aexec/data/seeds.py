@@ -1,4 +1,4 @@
-"""`seeds_of`: the two seeds of a dataset in random order, by the rules of random ops."""
+"""`seeds_of`: the two seeds of a dataset with randomness, by the rules of random ops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def seeds_of(seed: Any) -> tuple[Tensor, Tensor]:
     """Tensors for the inputs `seed` and `seed2`; both are 0 if neither the graph nor the dataset has a seed.
 
     Args:
-        seed: None, an int, or an int64 scalar, which each run may set.
+        seed: None, an int, or a scalar int64 tensor.
     """
     if not isinstance(seed, Tensor):
         numbers = get_seed(seed)

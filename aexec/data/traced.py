@@ -1,6 +1,7 @@
-"""`traced`: the Python function of a transformation, as a function of the graph's library.
+"""`traced`: converts the Python function of a transformation to a function in the graph's library.
 
-The function is called once, with the parts of an element as tensors, and may use tensors and variables from outside.
+Tracing calls the function once, with the parts of an element as tensors.  The function may capture tensors and
+variables from outside.
 Next to read: `dataset_base.py`.
 """
 
@@ -24,13 +25,13 @@ __all__ = ["Traced", "single", "traced"]
 
 
 class Traced(NamedTuple):
-    """A function of the library.
+    """A function in the graph's library.
 
     Attributes:
-        reference: by which nodes name it.
-        graph: its body.
-        spec: that of its result.
-        captured: the tensors from outside that each call passes to it.
+        reference: the reference that nodes hold.
+        graph: the body.
+        spec: the spec of the result.
+        captured: the tensors from outside, which are passed as additional arguments.
     """
 
     reference: NameAttrList
@@ -40,7 +41,7 @@ class Traced(NamedTuple):
 
 
 def _called_with(function: Callable[..., Any], element: Any) -> Any:
-    """The result of a function for an element: the parts of a tuple are its arguments."""
+    """Call a function with an element; the parts of a tuple are separate arguments."""
     return function(*element) if type(element) is tuple else function(element)
 
 
@@ -51,15 +52,15 @@ def traced(
     dialect: Dialect,
     tensors_of_result: Callable[[Any], tuple[Any, list[Tensor]]] = spec_and_tensors,
 ) -> Traced:
-    """A Python function as a function of the current graph's library.
+    """Trace a Python function, and add it to the current graph's library.
 
     Args:
-        spec: that of the elements it is called with.
-        where: the method that takes the function, for names and messages.
-        tensors_of_result: the spec and the tensors of what the function gives.
+        spec: the spec of the elements that are its arguments.
+        where: the method of `Dataset` that takes the function, for names and messages.
+        tensors_of_result: converts the function's result to its spec and its tensors.
 
     Raises:
-        InvalidArgumentError: it gives something that cannot be an element.
+        InvalidArgumentError: the result cannot be an element.
     """
     if not callable(function):
         raise errors.InvalidTypeError(f"Dataset.{where}: expected a function, got {function!r:.100}")
@@ -87,7 +88,7 @@ def traced(
 
 
 def single(dtype: dtypes.DType, where: str) -> Callable[[Any], tuple[Any, list[Tensor]]]:
-    """For `tensors_of_result`: the result must be a scalar of this type."""
+    """A value for `tensors_of_result`: the result must be a scalar of this dtype."""
 
     def tensors(result: Any) -> tuple[Any, list[Tensor]]:
         tensor = convert_to_tensor(result, dtype, "result")

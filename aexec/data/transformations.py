@@ -1,4 +1,4 @@
-"""`Transformations`: datasets made of the elements of another one, one by one, with and without a function."""
+"""`Transformations`: transformations that handle elements one by one, with and without a function."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def _number(value: Any, name: str) -> Tensor:
 
 
 class Transformations(InMemory):
-    """The transformations that take one element after another."""
+    """The transformations that handle elements one by one."""
 
     def apply(self, transformation_func: Callable[[Any], Any]) -> Any:
-        """The dataset that a function makes of this one.
+        """Call a function with this dataset; return the dataset that it returns.
 
         Raises:
-            InvalidArgumentError: it gives no dataset.
+            InvalidArgumentError: the result is not a dataset.
         """
         made = transformation_func(self)
         if not isinstance(made, self.dialect.dataset_class):
@@ -72,12 +72,12 @@ class Transformations(InMemory):
         use_unbounded_threadpool: bool = False,
         name: str | None = None,
     ) -> Self:
-        """The results of a function for each element, whose parts are its arguments.
+        """Apply a function to each element; the parts of a tuple are separate arguments.
 
         Args:
-            num_parallel_calls: calls at once, `AUTOTUNE` to let the session choose; by default one at a time.
-            deterministic: has no effect: results are in the order of the input.
-            synchronous, use_unbounded_threadpool: advice to TensorFlow, without effect.
+            num_parallel_calls: number of concurrent calls, `AUTOTUNE` to let the session choose; by default 1.
+            deterministic: ignored; results are always in input order.
+            synchronous, use_unbounded_threadpool: ignored.
         """
         with building(self.graph):
             function = self.traced(map_func, "map")
@@ -100,7 +100,7 @@ class Transformations(InMemory):
         return self.map(map_func, num_parallel_calls, deterministic)
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Self:
-        """The elements for which a function gives true."""
+        """Keep the elements for which a function returns True."""
         with building(self.graph):
             function = self.traced(predicate, "filter", tensors_of_result=single(dtypes.bool_, "predicate"))
             inputs = {"other_arguments": function.captured}
@@ -113,7 +113,7 @@ class Transformations(InMemory):
         return self.filter(predicate)
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Self:
-        """The elements before the first one for which a function gives false."""
+        """Keep the elements before the first one for which a function returns False."""
         with building(self.graph):
             function = self.traced(predicate, "take_while", tensors_of_result=single(dtypes.bool_, "predicate"))
             inputs = {"other_arguments": function.captured}
@@ -122,7 +122,7 @@ class Transformations(InMemory):
             )
 
     def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Self:
-        """The elements of the datasets that a function makes of each element, one dataset after another."""
+        """Concatenate the datasets that a function makes of each element."""
         with building(self.graph):
             function = self.making_datasets(map_func, "flat_map")
             inputs = {"other_arguments": function.captured}
@@ -139,13 +139,13 @@ class Transformations(InMemory):
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Self:
-        """The elements of the datasets that a function makes of each element, some from each of several in turn.
+        """Interleave the datasets that a function makes of each element.
 
         Args:
-            cycle_length: datasets at once; by default the number of processors.
-            block_length: elements in a row from one dataset; 1 by default.
-            num_parallel_calls: datasets whose elements are made ahead, `AUTOTUNE` to let the session choose.
-            deterministic: has no effect: the order is the same in any case.
+            cycle_length: number of datasets to interleave; by default the number of processors.
+            block_length: consecutive elements from a dataset; 1 by default.
+            num_parallel_calls: number of datasets whose elements are prefetched, `AUTOTUNE` to let the session choose.
+            deterministic: ignored; the order is always the same.
         """
         with building(self.graph):
             function = self.making_datasets(map_func, "interleave")
@@ -166,7 +166,7 @@ class Transformations(InMemory):
             return self.derived(op, inputs, function.spec.element_spec, attrs, [function], name)
 
     def making_datasets(self, function: Callable[..., Any], where: str, spec: Any = None) -> Traced:
-        """As `traced`, for a function that gives a dataset.  Raises InvalidArgumentError if it does not."""
+        """`traced` for a function that must return a dataset.  Raises InvalidArgumentError if it does not."""
         made = self.traced(function, where, spec)
         if not isinstance(made.spec, DatasetSpec):
             raise errors.InvalidTypeError(f"Dataset.{where}: the function must return a dataset, got {made.spec}")
@@ -175,11 +175,11 @@ class Transformations(InMemory):
     # State from element to element
 
     def scan(self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None) -> Self:
-        """What a function gives beside the next state, for each state and element.
+        """Map elements with a function that also carries a state from element to element.
 
         Args:
             initial_state: a structure of tensors.
-            scan_func: of state and element; returns the next state, with the same structure, and an element.
+            scan_func: (state, element) → (next state, output element); the state keeps its structure.
         """
         with building(self.graph):
             spec, state = spec_and_tensors(initial_state)
@@ -190,10 +190,10 @@ class Transformations(InMemory):
             return self.derived("ScanDataset", inputs, output, attrs, [function], name)
 
     def reduce(self, initial_state: Any, reduce_func: Callable[..., Any], name: str | None = None) -> Any:
-        """The last state, after a function of state and element was called with each element.
+        """Reduce all elements to a state with a function (state, element) → next state.
 
         Returns:
-            tensors in the structure of `initial_state`, for which each run goes through the dataset once.
+            The final state: tensors in the structure of `initial_state`.  Each run makes one pass through the dataset.
         """
         with building(self.graph):
             spec, state = spec_and_tensors(initial_state)
@@ -210,11 +210,11 @@ class Transformations(InMemory):
     def _with_state(
         self, function: Callable[..., Any], spec: Any, where: str, state_of: Callable[[Any], Any]
     ) -> Traced:
-        """A function of state and element, traced with shapes of the state that hold after each call.
+        """Trace a function of state and element, with state shapes relaxed until they also hold for the next state.
 
         Args:
-            spec: that of the state.
-            state_of: the state in what the function gives.
+            spec: the spec of the initial state.
+            state_of: extracts the next state from the function's result.
         """
 
         def tensors(result: Any) -> tuple[Any, list[Tensor]]:
@@ -237,33 +237,33 @@ class Transformations(InMemory):
     # Without a function
 
     def take(self, count: Any, name: str | None = None) -> Self:
-        """The first elements; all for -1."""
+        """The first `count` elements; all for -1."""
         return self.derived("TakeDataset", {"count": count}, name=name)
 
     def skip(self, count: Any, name: str | None = None) -> Self:
-        """All but the first elements; none for -1."""
+        """All elements but the first `count`; none for -1."""
         return self.derived("SkipDataset", {"count": count}, name=name)
 
     def repeat(self, count: Any = None, name: str | None = None) -> Self:
-        """The elements several times; without end by default, or for -1."""
+        """The elements `count` times; infinitely often by default, or for -1."""
         return self.derived("RepeatDataset", {"count": -1 if count is None else count}, name=name)
 
     def shard(self, num_shards: Any, index: Any, name: str | None = None) -> Self:
-        """Every `num_shards`-th element, from number `index` on."""
+        """Every `num_shards`-th element, starting with element `index`."""
         return self.derived("ShardDataset", {"num_shards": num_shards, "index": index}, name=name)
 
     def prefetch(self, buffer_size: Any, name: str | None = None) -> Self:
-        """The same elements, made ahead of time, in a queue of the session.
+        """Compute elements ahead of time, into a buffer.
 
         Args:
-            buffer_size: the most elements that wait, `AUTOTUNE` to let the session choose.
+            buffer_size: greatest number of elements in the buffer, `AUTOTUNE` to let the session choose.
         """
         return self.derived(
             "PrefetchDataset", {"buffer_size": AUTOTUNE if buffer_size is None else buffer_size}, name=name
         )
 
     def cache(self, filename: Any = "", name: str | None = None) -> Self:
-        """The same elements, which the first pass keeps for later ones: in memory, or in files of that name."""
+        """Keep the elements of the first pass for later passes: in memory, or in files named by `filename`."""
         return self.derived("CacheDataset", {"filename": filename}, name=name)
 
     def shuffle(
@@ -273,11 +273,11 @@ class Transformations(InMemory):
         reshuffle_each_iteration: bool | None = True,
         name: str | None = None,
     ) -> Self:
-        """The elements in random order: each is drawn from the next `buffer_size` ones.
+        """Put the elements in random order: each is drawn from a buffer of the next `buffer_size` elements.
 
         Args:
             seed: an int or an int64 scalar; see `aexec.set_random_seed`.
-            reshuffle_each_iteration: each repetition has another order.
+            reshuffle_each_iteration: True to use another order in each repetition.
         """
         with building(self.graph):
             first, second = seeds_of(seed)
@@ -286,7 +286,7 @@ class Transformations(InMemory):
             return self.derived("ShuffleDataset", inputs, attrs=attrs, name=name)
 
     def shuffle_and_repeat(self, buffer_size: Any, count: Any = None, seed: Any = None) -> Self:
-        """As `shuffle`, then `repeat`, but elements of the next repetition enter the buffer before one is over."""
+        """`shuffle`, then `repeat`; the buffer takes elements of the next repetition before the current one ends."""
         with building(self.graph):
             first, second = seeds_of(seed)
             inputs = {"buffer_size": buffer_size, "seed": first, "seed2": second}
@@ -299,11 +299,11 @@ class Transformations(InMemory):
 
     @classmethod
     def zip(cls, *args: Any, datasets: Any = None, name: str | None = None) -> Self:
-        """Elements made of one element of each of several datasets, in their structure; it ends with the shortest.
+        """Combine the i-th elements of several datasets into one; ends with the shortest dataset.
 
         Args:
-            args: datasets, or a structure of them.
-            datasets: the structure, by name.
+            args: datasets, or one structure of datasets; an element has the same structure.
+            datasets: the structure as a keyword.
         """
         if bool(args) == (datasets is not None):
             raise errors.InvalidTypeError("Dataset.zip: give either datasets one by one, or `datasets`")
@@ -317,7 +317,7 @@ class Transformations(InMemory):
             return cls.made("ZipDataset", {"input_datasets": [one.variant for one in given]}, spec, name=name)
 
     def enumerate(self, start: Any = 0, name: str | None = None) -> Self:
-        """Pairs of a number and an element; the first number is `start`."""
+        """Pairs of index and element; the first index is `start`."""
         with building(self.graph):
             return self.zip((type(self).range(start, _LARGEST, name=name), self), name=name)
 
@@ -328,7 +328,7 @@ class Transformations(InMemory):
             return source.derived("UnbatchDataset", {}, unbatched(self.spec_here), name=name)
 
     def _cuttable(self) -> Self:
-        """This dataset, with sparse tensors in a form that is cut into rows."""
+        """This dataset, with sparse tensors in the serialised form that `unbatch` can split into rows."""
         if _is_plain(self.spec_here):
             return self
         from_rows = self.traced(lambda *parts: parts, "unbatch", tensors_of_result=_in_rows)
@@ -336,29 +336,29 @@ class Transformations(InMemory):
         return self.derived("MapDataset", inputs, self.spec_here, {"f": from_rows.reference}, [from_rows])
 
     def unique(self, name: str | None = None) -> Self:
-        """The elements without those that came before."""
+        """The elements without repetitions."""
         return self.derived("UniqueDataset", {}, name=name)
 
     def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Self:
-        """The elements that can be made, without those whose making fails."""
+        """Skip the elements whose computation fails."""
         return self.derived("IgnoreErrorsDataset", {}, attrs={"log_warning": log_warning}, name=name)
 
     def assert_cardinality(self, expected_cardinality: Any) -> Self:
-        """The same elements; a pass that has another number of them fails."""
+        """The same elements; a pass fails if their number is not `expected_cardinality`."""
         return self.derived("AssertCardinalityDataset", {"cardinality": expected_cardinality})
 
     def with_options(self, options: Options, name: str | None = None) -> Self:
-        """The same dataset with advice, which is merged with that given before."""
+        """The same dataset with options, which are merged with those that it has."""
         made: Self = self.dialect.dataset(self.variant, self.spec_here)
         made._options = self._options.merge(options)
         return made
 
     def options(self) -> Options:
-        """The advice given to this dataset and to those that it is made of."""
+        """The options of this dataset, with those of the datasets that it is made from."""
         return self._options
 
     def get_single_element(self, name: str | None = None) -> Any:
-        """The only element of this dataset; each run goes through it once, and fails if there are more or none."""
+        """The only element of this dataset; a run fails unless there is exactly one."""
         with building(self.graph):
             types, shapes = flat_types(self.spec_here), flat_shapes(self.spec_here)
             found = ops.dataset_to_single_element(self.variant, types, shapes, name=name)
@@ -378,7 +378,7 @@ def _spec_after(leaf: Any, tensor: Tensor) -> Any:
 
 
 def _in_rows(parts: Any) -> tuple[Any, list[Tensor]]:
-    """For `tensors_of_result`: tensors that are cut into rows as the parts of an element are."""
+    """A value for `tensors_of_result`: tensors in the form that can be split into rows."""
     tensors = []
     for leaf in flattened(parts):
         cut = ops.serialize_many_sparse(*sparse_parts(leaf), out_type=dtypes.variant) if is_sparse(leaf) else leaf
@@ -387,7 +387,7 @@ def _in_rows(parts: Any) -> tuple[Any, list[Tensor]]:
 
 
 def _widened(spec: Any, after: Any) -> Any:
-    """The spec of a state that has the shapes of either."""
+    """The most specific spec that includes both specs of a state."""
     pairs = zip(flattened(spec), flattened(after), strict=True)
     return repacked(
         spec,

@@ -1,1 +1,1 @@
-"""Datasets, and iterators over them: what the kernels of `aexec.kernels.datasets` make and take elements from."""
+"""The datasets and iterators of a session, which the kernels in `aexec.kernels.datasets` create and use."""

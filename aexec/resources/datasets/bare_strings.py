@@ -1,7 +1,7 @@
-"""Strings of files without an array around each: a batch of them is one array, made of the bytes objects.
+"""Scalar strings as bare bytes objects: batching these is faster than batching scalar arrays.
 
-A dataset of strings, and those that choose or reorder its elements, can give the bytes objects in place of scalar
-arrays.  `bare_strings_of` finds that out.  Next to read: `row_numbers.py`, which does so for rows of tensors, and
+A dataset of strings can yield bytes objects in place of scalar arrays, and so can datasets that choose or reorder its
+elements.  `bare_strings_of` finds such a form.  Next to read: `row_numbers.py`, its counterpart for rows of tensors;
 `aexec/kernels/datasets/batch_joins.py`.
 """
 
@@ -21,15 +21,15 @@ _TYPES, _SHAPES = (dtypes.string,), (PartialTensorShape([]),)
 
 
 class Strings(Elements):
-    """Scalar strings.
+    """A dataset of scalar strings.
 
     Args:
-        name: the node.
-        make: makes an iterator, given the pass.
-        make_bare: the same for an iterator whose elements have a bytes object in place of the array, or some of them.
+        name: name of the node.
+        make: pass → iterator over scalar arrays.
+        make_bare: pass → iterator over bytes objects, or over bytes objects and scalar arrays.
 
     Attributes:
-        bare: the dataset of such elements.
+        bare: the dataset of the bare form.
     """
 
     __slots__ = ("bare",)
@@ -45,9 +45,9 @@ class Strings(Elements):
 
 
 def bare_strings_of(dataset: Dataset, one: Pass) -> Dataset | None:
-    """A dataset of the same strings as bytes objects, see `Strings`; None if there is none.
+    """The bare form of a dataset of strings (see `Strings`), or None if it has none.
 
-    None too if the session counts what the pass keeps, since it counts arrays.
+    Also None if the session accounts for the memory of the pass, which it does by array.
     """
     source = source_of(dataset)
     if one.kept is not None or not isinstance(source, Strings):
@@ -56,7 +56,7 @@ def bare_strings_of(dataset: Dataset, one: Pass) -> Dataset | None:
 
 
 def begin_bare(dataset: Dataset, one: Pass) -> DatasetIterator:
-    """Begin a dataset in a pass, for a consumer that takes bytes objects as well as arrays."""
+    """Begin a pass over a dataset, in its bare form if it has one.  The consumer must accept both forms of strings."""
     return one.begin(bare_strings_of(dataset, one) or dataset)
 
 

@@ -1,13 +1,13 @@
-"""`Dataset`: a recipe for a sequence of elements.  `DatasetIterator`: one pass through it.
+"""`Dataset`: an immutable description of a sequence of elements.  `DatasetIterator`: one pass through it.
 
-An element is a tuple of arrays, which nobody may write to.  A dataset flows through graphs as the element of a scalar
-variant; it never changes, and each pass through it begins with a new iterator.  The iterator of a transformation takes
-elements from the iterator of its input, so a pipeline is a chain of iterators, of which the last one is asked.
+An element is a tuple of read-only arrays.  In a graph, a dataset is the element of a scalar variant.  Each pass creates
+a new iterator.  The iterator of a transformation takes elements from the iterator of its input: a pipeline is a chain
+of iterators, and the consumer calls the last one.
 
-An iterator is asked for one element at a time, within some step.  When that step is cancelled, the call ends at once,
-as a waiting dequeue does, and nothing may be lost by it: **an iterator keeps what it has taken in its attributes, not
-in variables of a coroutine, before it awaits anything.**  The next call then goes on where the last one stopped.
-After an error it goes on with the next element.
+An iterator is called for one element at a time, within some step.  If that step is cancelled, the call ends at once,
+like a waiting dequeue, and must lose nothing: **before an iterator awaits, it stores what it has taken in attributes,
+not in local variables of a coroutine.**  The next call continues where the cancelled one stopped.  After an error, the
+next call continues with the next element.
 
 Next to read: `iterator_resource.py`, then `aexec/kernels/datasets/counted_dataset_ops.py`.
 """
@@ -51,7 +51,7 @@ Element = tuple[Any, ...]
 
 
 class NotYet(Enum):
-    """The type of `NOT_YET`, which stands for an element that has to be waited for."""
+    """The type of `NOT_YET`, returned in place of an element that is not available without waiting."""
 
     NOT_YET = "not yet"
 
@@ -73,12 +73,12 @@ _ITERATOR_BYTES: Final = 1000
 
 
 class Dataset(ABC):
-    """A recipe for elements.  It never changes.
+    """An immutable description of a sequence of elements.
 
     Args:
-        name: the node that makes it, for errors and for the names of its queues.
-        types: the types of an element's components.
-        shapes: their shapes, as far as they are known.
+        name: name of the node that makes it, for errors and for the names of its queues.
+        types: dtypes of an element's components.
+        shapes: static shapes of the components.
     """
 
     __slots__ = ("__weakref__", "name", "shapes", "types")
@@ -94,10 +94,10 @@ class Dataset(ABC):
 
     @abstractmethod
     def iterator(self, one: Pass) -> DatasetIterator:
-        """An iterator that begins with the first element; it does no work before it is asked for one.
+        """Create an iterator at the first element; it does no work before its first call.
 
         Args:
-            one: the pass that it is part of.
+            one: the pass that the iterator belongs to.
         """
 
     def __repr__(self) -> str:
@@ -111,18 +111,18 @@ class DatasetIterator(ABC):
 
     @abstractmethod
     async def next(self, context: OpKernelContext) -> Element | None:
-        """The next element, or None at the end, and ever after.
+        """Return the next element; None at the end, and in every later call.
 
         Args:
-            context: of the kernel that asks; functions run within its step.
+            context: context of the calling kernel; functions run within its step.
 
         Raises:
-            OpError: the element cannot be made.  The next call goes on with the one after it.
-            asyncio.CancelledError: the step was cancelled.  The next call goes on with the same element.
+            OpError: the element cannot be computed.  The next call continues with the element after it.
+            asyncio.CancelledError: the step was cancelled.  The next call continues with the same element.
         """
 
     def next_at_once(self, context: OpKernelContext) -> Element | NotYet | None:
-        """What `next` returns, if that needs little work and no waiting; else `NOT_YET`, and nothing is lost.
+        """Return the result of `next` if that takes little work and no waiting; else `NOT_YET`, without any effect.
 
         Raises:
             OpError: as `next`.
@@ -130,21 +130,21 @@ class DatasetIterator(ABC):
         return NOT_YET
 
     def many_at_once(self, context: OpKernelContext, most: int) -> list[Element]:
-        """The next elements, as many of the first `most` as are there without waiting and with little work for each.
+        """Return up to `most` next elements that are available without waiting and with little work each.
 
-        Empty if the next one has to be waited for, or is an error, or if there is none: then `next` tells.
+        Empty if the next element must be waited for, is an error, or does not exist; `next` tells which.
         """
         return []
 
     def close(self) -> None:  # noqa: B027 (most have nothing to do)
-        """Stop what the iterator does in the background, and close its files.  Called once, when the pass is over."""
+        """Stop background work, and close files.  Called once, when the pass is over."""
 
 
 class Elements(Dataset):
-    """A dataset whose iterator is made by a function.
+    """A dataset whose iterators a function creates.
 
     Args:
-        make: makes an iterator, given the pass.
+        make: pass → iterator.
         count: the cardinality.
     """
 
@@ -170,16 +170,16 @@ class Elements(Dataset):
 
 
 class Pass:
-    """What the iterators of one pass have in common: what they do beyond the calls of steps, and what they count.
+    """The state that the iterators of one pass share: background work, memory accounting, and seeds.
 
     Args:
         name: the name of the pass's iterator, for tasks and queues.
-        context: of the kernel that begins the pass.
+        context: context of the kernel that begins the pass.
 
     Attributes:
         name: as given.
         resources: the session's resource manager.
-        kept: counts the bytes of the elements that iterators keep, or None.
+        kept: counts the bytes of the elements that iterators hold; None if the session does not count.
     """
 
     __slots__ = (
@@ -204,10 +204,10 @@ class Pass:
         self._numbers: dict[str, int] = {}
 
     def begin(self, dataset: Dataset) -> DatasetIterator:
-        """An iterator over `dataset`, which is closed with the pass, or by `end`.
+        """Create an iterator over `dataset`, which is closed with the pass, or earlier by `end`.
 
         Raises:
-            ResourceExhaustedError: the dataset is made of too many others, one on top of the other.
+            ResourceExhaustedError: the chain of datasets is too deep.
         """
         try:
             return self.adopt(dataset.iterator(self))
@@ -217,10 +217,10 @@ class Pass:
             ) from None
 
     def adopt(self, iterator: DatasetIterator) -> DatasetIterator:
-        """Close the iterator with the pass, or by `end`; returns it.
+        """Register an iterator to be closed with the pass, or earlier by `end`; return it.
 
         Raises:
-            ResourceExhaustedError: the session's limit does not allow for one more iterator.
+            ResourceExhaustedError: the session's limit does not allow another iterator.
         """
         if self.kept is not None:
             self.kept.hold(iterator, _ITERATOR_BYTES)
@@ -228,16 +228,16 @@ class Pass:
         return iterator
 
     def end(self, iterator: DatasetIterator) -> None:
-        """Close an iterator that is not used any more."""
+        """Close an iterator before the pass is over."""
         close = self._closers.pop(id(iterator), None)
         if close is not None:
             close()
 
     def state(self, of: object, make: Callable[[], T]) -> T:
-        """What the iterators over one dataset share within this pass, such as its seeds; made for the first.
+        """The state that all iterators over one dataset share within this pass, such as seeds; created on first use.
 
         Args:
-            of: an object that stands for the dataset.
+            of: an object that identifies the dataset.
         """
         if id(of) not in self._states:
             self._states[id(of)] = of, make()
@@ -245,16 +245,16 @@ class Pass:
         return found
 
     def number(self, name: str) -> int:
-        """0, 1, 2, …: a number for the next of the iterators with one name."""
+        """The next of the numbers 0, 1, 2, …, which tell iterators with the same name apart."""
         number = self._numbers.get(name, 0)
         self._numbers[name] = number + 1
         return number
 
     def keep(self, element: Element) -> Element:
-        """Count the element's bytes for the session until their memory is freed; returns it, as arrays.
+        """Charge an element's bytes to the session until their memory is freed; return the element, as arrays.
 
         Raises:
-            ResourceExhaustedError: the session's limit does not allow it.
+            ResourceExhaustedError: the session's limit is exceeded.
         """
         if self.kept is None:
             return element
@@ -263,20 +263,20 @@ class Pass:
         return arrays
 
     def count(self, keeper: DatasetIterator | Dataset, num_bytes: int) -> None:
-        """Set the bytes that count for what an iterator or a dataset keeps besides elements.
+        """Set the bytes to charge for data that an iterator or a dataset holds besides elements.
 
         Raises:
-            ResourceExhaustedError: the session's limit does not allow it.
+            ResourceExhaustedError: the session's limit is exceeded.
         """
         if self.kept is not None:
             self.kept.hold(keeper, _ITERATOR_BYTES + num_bytes)
 
     @contextmanager
     def expecting(self, num_bytes: int) -> Iterator[None]:
-        """Context manager: count bytes that are about to be used, until the block is left.
+        """Context manager: charge bytes that are about to be allocated, until the block is left.
 
         Raises:
-            ResourceExhaustedError: the session's limit does not allow it.
+            ResourceExhaustedError: the session's limit is exceeded.
         """
         if self.kept is None:
             yield
@@ -290,20 +290,20 @@ class Pass:
 
     @property
     def context(self) -> OpKernelContext:
-        """The context for what is done in the background."""
+        """The context of background work."""
         if self._context is None:
             self._context = OpKernelContext(self._background.new_params())
         return self._context
 
     def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Run a coroutine in the background; it is cancelled when the session closes, but not with the pass."""
+        """Run a coroutine in the background.  It is cancelled when the session closes, not at the end of the pass."""
         return self._background.start(work, f"iterator {self.name}: {name}")
 
     def finish(self, work: Callable[[OpKernelContext], Coroutine[Any, Any, None]], name: str) -> None:
-        """Run what has to be done after the pass, in the background; not when the session closes.
+        """Run work in the background after the pass, unless the session closes.
 
         Args:
-            work: given a context of its own, because that of the pass is cancelled with it.
+            work: called with a new context, because that of the pass is cancelled.
         """
         context = OpKernelContext(self._background.new_params())
 
@@ -319,7 +319,7 @@ class Pass:
             self.start(finished(), name)
 
     def close(self) -> None:
-        """End the pass: close its iterators, the last one first."""
+        """End the pass: close its iterators in reverse order."""
         closers, self._closers = self._closers, {}
         for close in reversed(closers.values()):
             close()
@@ -331,11 +331,11 @@ class Pass:
 
 
 class _Expected:
-    """Stands for memory that is about to be used."""
+    """Represents memory that is about to be allocated, for accounting."""
 
 
 class Turns:
-    """Gives the event loop its turn in a loop that may go through many elements."""
+    """Yields to the event loop from a loop over many elements."""
 
     __slots__ = ("_end",)
 
@@ -343,7 +343,7 @@ class Turns:
         self._end = perf_counter() + SLICE_SECONDS
 
     async def take(self) -> None:
-        """Called for each element: let others run if this loop has held the event loop for a slice."""
+        """Call it for each element: yields to other tasks if this one has held the event loop for a time slice."""
         if perf_counter() >= self._end:
             await asyncio.sleep(0)
             self._end = perf_counter() + SLICE_SECONDS

@@ -1,4 +1,4 @@
-"""`IteratorPosition`: what a checkpoint has of an iterator."""
+"""`IteratorPosition`: the state of an iterator in a checkpoint."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _FORM = struct.Struct("<q")
 @variant.register_variant
 @dataclass(frozen=True, slots=True)
 class IteratorPosition:
-    """How far a pass through a dataset has come.
+    """The progress of a pass through a dataset.
 
-    The elements themselves are not saved: who restores it makes them again, in the same order.
+    Elements are not saved; restoring a position recomputes and skips them.
 
     Attributes:
-        number: of the elements that were taken, and of the errors in place of elements.
+        number: number of elements taken so far; an error in place of an element counts.
     """
 
     number: int
@@ -33,7 +33,7 @@ class IteratorPosition:
 
     @classmethod
     def decode(cls, data: variant.VariantTensorData) -> IteratorPosition:
-        """Raises InvalidArgumentError for what is no position."""
+        """Decode a position.  Raises InvalidArgumentError if the data is not one."""
         if len(data.metadata) != _FORM.size:
             raise errors.InvalidArgumentError("The position of an iterator has 8 bytes")
         (number,) = _FORM.unpack(data.metadata)

@@ -1,7 +1,7 @@
-"""`IteratorResource`: an iterator with a name, which steps take elements from one after another.
+"""`IteratorResource`: a named iterator from which steps take elements.
 
-Steps that ask at the same time wait in line.  A new pass may begin at any time; who waits for an element of the old one
-gets it.
+Concurrent steps wait in FIFO order.  A new pass may begin at any time; steps that wait for an element of the old pass
+still get it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["IteratorResource", "RunningPass", "check_compatible"]
 
 
 class RunningPass:
-    """A pass, with those who wait for its elements.
+    """A pass with its queue of waiting steps.
 
     Attributes:
         dataset: as given.
-        number: of the elements that were taken, and of the errors in place of elements.
-        over: the pass ends as soon as nobody waits for it.
+        number: number of elements taken so far; an error in place of an element counts.
+        over: True once the pass is to end as soon as no step waits for it.
     """
 
     __slots__ = ("_begun", "_iterator", "_line", "_users", "dataset", "number", "over")
@@ -41,7 +41,7 @@ class RunningPass:
         self.over = False
 
     async def next(self, context: OpKernelContext) -> Element | None:
-        """The next element, or None at the end; who asks first gets the first."""
+        """Return the next element, or None at the end, to waiting steps in FIFO order."""
         self._users += 1
         try:
             async with self._line:
@@ -73,7 +73,7 @@ class RunningPass:
         return element
 
     async def skip(self, context: OpKernelContext, number: int) -> None:
-        """Take as many elements as were taken of another pass, and errors in place of elements."""
+        """Take and drop as many elements as another pass has taken; errors in place of elements count."""
         turns = Turns()
         while self.number < number:
             try:
@@ -85,23 +85,23 @@ class RunningPass:
             await turns.take()
 
     def end(self) -> None:
-        """Close it as soon as nobody waits for its elements."""
+        """Close the pass as soon as no step waits for its elements."""
         self.over = True
         if not self._users:
             self._begun.close()
 
 
 class IteratorResource:
-    """An iterator with a name.
+    """A named iterator.
 
     Args:
-        name: for errors, tasks and queues.
-        types: the types that its elements must have.
-        shapes: the shapes that they must be compatible with.
+        name: name for errors, tasks and queues.
+        types: dtypes that elements must have.
+        shapes: shapes that elements must be compatible with.
 
     Attributes:
         name, types, shapes: as given.
-        kept: counts the bytes of the elements that it keeps, or None.
+        kept: counts the bytes of the elements that the iterator holds; None if the session does not count.
     """
 
     def __init__(self, name: str, types: Sequence[DType], shapes: Sequence[PartialTensorShape]) -> None:
@@ -112,10 +112,10 @@ class IteratorResource:
         self._running: RunningPass | None = None
 
     def begin(self, dataset: Dataset, context: OpKernelContext) -> None:
-        """Begin a new pass, through this dataset.
+        """Begin a new pass through a dataset.
 
         Raises:
-            InvalidArgumentError: its elements are not those of the iterator.
+            InvalidArgumentError: the dataset's elements do not have the iterator's dtypes or shapes.
         """
         check_compatible(self.types, self.shapes, dataset.types, dataset.shapes)
         before, self._running = self._running, RunningPass(self.name, dataset, context)
@@ -124,18 +124,18 @@ class IteratorResource:
 
     @property
     def has_begun(self) -> bool:
-        """True if a dataset was given to it."""
+        """True if a pass has begun."""
         return self._running is not None
 
     def position(self) -> IteratorPosition:
-        """How far the pass has come.  Raises FailedPreconditionError if there is none."""
+        """The position of the current pass.  Raises FailedPreconditionError if no pass has begun."""
         return IteratorPosition(self._begun("saving", "Save()").number)
 
     async def restore(self, position: IteratorPosition, context: OpKernelContext) -> None:
-        """Begin a new pass through its dataset, and go to a position.
+        """Begin a new pass through the current dataset, and advance it to a position.
 
         Raises:
-            FailedPreconditionError: it has no dataset yet.
+            FailedPreconditionError: no pass has begun.
         """
         dataset = self._begun("restoring", "Restore").dataset
         new = RunningPass(self.name, dataset, context)
@@ -157,11 +157,11 @@ class IteratorResource:
         return self._running
 
     async def next(self, context: OpKernelContext) -> Element | None:
-        """The next element, or None at the end.
+        """Return the next element, or None at the end.
 
         Raises:
-            FailedPreconditionError: it has no dataset yet.
-            OpError: the element cannot be made.
+            FailedPreconditionError: no pass has begun.
+            OpError: the element cannot be computed.
         """
         return await self._pass().next(context)
 
@@ -178,7 +178,7 @@ class IteratorResource:
         return self._running
 
     def close(self) -> None:
-        """Called when the iterator leaves its container: end its pass."""
+        """End the pass.  Called when the iterator is removed from its container."""
         running, self._running = self._running, None
         if running is not None:
             running.end()
@@ -194,9 +194,9 @@ def check_compatible(
     given_types: Sequence[DType],
     given_shapes: Sequence[PartialTensorShape],
 ) -> None:
-    """Raise InvalidArgumentError unless elements of the given types and shapes may be those of an iterator.
+    """Raise InvalidArgumentError unless elements have the iterator's dtypes and compatible shapes.
 
-    Without wanted types, any are compatible.
+    An iterator without dtypes accepts any elements.
     """
     if not types:
         return

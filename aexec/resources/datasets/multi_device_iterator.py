@@ -1,4 +1,4 @@
-"""`MultiDeviceIterator`: an iterator whose elements are dealt to devices in turn."""
+"""`MultiDeviceIterator`: an iterator that distributes its elements to devices round robin."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ _Outcome = Element | errors.OpError
 
 
 class _Deal:
-    """A pass whose elements are dealt to shards in turn.
+    """A pass whose elements are distributed to shards round robin.
 
-    Who asks for an element of a shard takes elements of the others too, up to `most` for each, which wait for those
-    who will ask.
+    A request for an element of one shard also takes elements of the other shards, and buffers up to `most` for each.
     """
 
     def __init__(self, running: RunningPass, shards: int, most: int) -> None:
@@ -76,16 +75,16 @@ class _Deal:
 
 
 class MultiDeviceIterator:
-    """An iterator with a name, with a shard of its elements for each device.
+    """A named iterator with a shard of its elements for each device.
 
     Args:
-        name: for errors, tasks and queues.
-        num_devices: the number of shards.
-        types, shapes: those that its elements must have.
+        name: name for errors, tasks and queues.
+        num_devices: number of shards.
+        types, shapes: dtypes that elements must have, and shapes that they must be compatible with.
 
     Attributes:
         name, types, shapes: as given.
-        kept: counts the bytes of the elements that it keeps, or None.
+        kept: counts the bytes of the elements that the iterator holds; None if the session does not count.
     """
 
     def __init__(
@@ -100,13 +99,13 @@ class MultiDeviceIterator:
         self._deal: _Deal | None = None
 
     def begin(self, dataset: Dataset, context: OpKernelContext, most: int) -> int:
-        """Begin a new pass; returns the number by which steps ask for its elements.
+        """Begin a new pass; return its number, which `next` takes.
 
         Args:
-            most: the most elements that wait for a shard.
+            most: greatest number of buffered elements per shard.
 
         Raises:
-            InvalidArgumentError: the dataset's elements are not those of the iterator.
+            InvalidArgumentError: the dataset's elements do not have the iterator's dtypes or shapes.
         """
         check_compatible(self.types, self.shapes, dataset.types, dataset.shapes)
         before, self._deal = self._deal, _Deal(RunningPass(self.name, dataset, context), self._shards, most)
@@ -116,12 +115,12 @@ class MultiDeviceIterator:
         return self._incarnation
 
     async def next(self, context: OpKernelContext, shard: int, incarnation: int) -> Element | None:
-        """The next element of a shard, or None at the end.
+        """Return the next element of a shard, or None at the end.
 
         Raises:
-            FailedPreconditionError: there is no dataset yet.
+            FailedPreconditionError: no pass has begun.
             InvalidArgumentError: a later pass has begun, or there is no such shard.
-            OpError: the element cannot be made.
+            OpError: the element cannot be computed.
         """
         if self._deal is None:
             raise errors.FailedPreconditionError("The multi-device iterator has not been initialized.")
@@ -134,7 +133,7 @@ class MultiDeviceIterator:
         return await self._deal.next(context, shard)
 
     def close(self) -> None:
-        """Called when the iterator leaves its container: end its pass."""
+        """End the pass.  Called when the iterator is removed from its container."""
         deal, self._deal = self._deal, None
         if deal is not None:
             deal.end()

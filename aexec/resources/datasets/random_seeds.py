@@ -1,4 +1,4 @@
-"""Random numbers of datasets, in TensorFlow's order: one word after another of a Philox generator with two seeds."""
+"""Random numbers of datasets, in TensorFlow's order: consecutive words of a Philox generator with two seeds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BLOCKS_AT_ONCE = 512
 
 
 class Words:
-    """The words of a generator, each of 32 bits, one after another without end."""
+    """The infinite sequence of 32-bit words of a generator."""
 
     __slots__ = ("_at", "_blocks", "_generator", "_ready")
 
@@ -34,7 +34,7 @@ class Words:
         return word
 
     def take(self, count: int) -> Any:
-        """The next words: int64 [count]."""
+        """The next `count` words, [count], int64."""
         while self._ready.size - self._at < count:
             self._more()
         self._at += count
@@ -54,11 +54,11 @@ def chosen_seeds(seed: int, seed2: int) -> tuple[int, int]:
 
 
 class SeedGenerator:
-    """Gives the seeds of each pass through a dataset.
+    """Generates the seeds of each pass through a dataset.
 
     Args:
-        seed, seed2: not both 0.
-        reshuffles: each pass has other seeds, or else all have these.
+        seed, seed2: the initial seeds; not both 0.
+        reshuffles: True for different seeds in each pass, False for these seeds in every pass.
     """
 
     def __init__(self, seed: int, seed2: int, *, reshuffles: bool) -> None:

@@ -1,7 +1,7 @@
-"""Rows of tensors by their numbers: a batch of shuffled rows is one call of NumPy for each tensor, and not one a row.
+"""Rows of tensors by number: a batch of shuffled rows then takes one NumPy call per tensor, not one per row.
 
-A dataset of the rows of tensors, and those that choose or reorder its elements, can make the rows' numbers in place of
-the rows.  `row_numbers_of` finds that out.  Next to read: `aexec/kernels/datasets/batch_dataset_ops.py`.
+A dataset of rows can yield row numbers in place of the rows, and so can datasets that choose or reorder its elements.
+`row_numbers_of` finds such a form.  Next to read: `aexec/kernels/datasets/batch_dataset_ops.py`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ __all__ = ["Rearranged", "RowNumbers", "Sliced", "over_another", "row_numbers_of
 
 @dataclass(frozen=True, slots=True)
 class RowNumbers:
-    """A dataset of rows of tensors, in two parts.
+    """A dataset of rows as tensors and row numbers.
 
     Attributes:
         components: the tensors.
-        numbers: a dataset whose elements have one component, the number of a row.
+        numbers: a dataset whose elements have one component, a row number.
     """
 
     components: tuple[Any, ...]
@@ -31,11 +31,11 @@ class RowNumbers:
 
 
 class Sliced(Elements):
-    """The rows of tensors, one after another.
+    """A dataset of the rows of tensors, in order.
 
     Args:
-        make, count: as for `Elements`.
-        rows: the same by numbers.
+        make, count: as in `Elements`.
+        rows: the same dataset by row numbers.
     """
 
     __slots__ = ("rows",)
@@ -54,11 +54,11 @@ class Sliced(Elements):
 
 
 class Rearranged(Dataset):
-    """Elements of another dataset as they are: some of them, or in another order, or again.
+    """A dataset that chooses, reorders or repeats the elements of another one without changing them.
 
     Args:
         source: the other dataset.
-        make: makes an iterator, given the pass and `source`, or another dataset in place of it.
+        make: (pass, source) → iterator; `source` may be replaced by a dataset with as many elements.
         count: the cardinality.
     """
 
@@ -85,19 +85,19 @@ class Rearranged(Dataset):
         return self._make(one, self.source)
 
     def over(self, source: Dataset) -> Rearranged:
-        """The same of another dataset, which has as many elements."""
+        """The same arrangement of another dataset with as many elements."""
         return Rearranged(self.name, self.types, self.shapes, source, self._make, self._count)
 
 
 def source_of(dataset: Dataset) -> Dataset:
-    """The dataset whose elements these are, rearranged or not."""
+    """The dataset at the start of a chain of `Rearranged` datasets; the dataset itself if it is not one."""
     while isinstance(dataset, Rearranged):
         dataset = dataset.source
     return dataset
 
 
 def over_another(dataset: Dataset, source: Dataset) -> Dataset:
-    """The dataset with the elements of `source` in place of those of `source_of(dataset)`, in the same order."""
+    """Apply the arrangements of `dataset` to `source` in place of `source_of(dataset)`."""
     between: list[Rearranged] = []
     while isinstance(dataset, Rearranged):
         between.append(dataset)
@@ -108,7 +108,7 @@ def over_another(dataset: Dataset, source: Dataset) -> Dataset:
 
 
 def row_numbers_of(dataset: Dataset) -> RowNumbers | None:
-    """The rows that are the dataset's elements, by numbers; None if they are something else."""
+    """The dataset as tensors and row numbers, or None if its elements are not rows of tensors."""
     source = source_of(dataset)
     if not isinstance(source, Sliced):
         return None

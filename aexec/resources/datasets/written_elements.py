@@ -1,6 +1,6 @@
-"""`WrittenElements`: elements that are written to files on their way, some at a time, by a thread.
+"""`WrittenElements`: passes elements on, and writes them to files, several at a time, in a thread.
 
-The files are whole when the last element was written.  A pass that ends before deletes them.
+The files are complete once the last element is written.  A pass that ends earlier deletes them.
 Next to read: `aexec/kernels/datasets/file_cache.py`.
 """
 
@@ -24,9 +24,9 @@ class ElementFiles(ABC):
     """Files that elements are written to.  Threads write, one at a time.
 
     Attributes:
-        has_begun: something was written, or may not be.
-        is_done: all is written.
-        is_closed: the pass is over, so that a thread that writes may stop.
+        has_begun: `write` was called.
+        is_done: the files are complete.
+        is_closed: the pass is over, so a thread that writes may stop.
     """
 
     def __init__(self) -> None:
@@ -36,18 +36,18 @@ class ElementFiles(ABC):
 
     @abstractmethod
     def append(self, elements: list[Element]) -> None:
-        """Write elements, or some of them if the pass is over.  Raises OpError if that cannot be done."""
+        """Write elements; may stop early once the pass is over.  Raises OpError if the files cannot be written."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Make the files whole: called after the last element."""
+        """Complete the files; called after the last element."""
 
     @abstractmethod
     def discard(self) -> None:
-        """Close the files; delete those that are not whole.  Does nothing if there are none."""
+        """Close the files, and delete incomplete ones.  Does nothing if there are none."""
 
     def write(self, elements: list[Element], is_end: bool) -> None:
-        """Runs in a thread: append elements; after the last ones the files are whole.  Raises as `append`."""
+        """Append elements, and after the last ones complete the files.  Runs in a thread.  Raises as `append`."""
         with self._lock:
             self.has_begun = True
             try:
@@ -63,7 +63,7 @@ class ElementFiles(ABC):
                 self.discard()
 
     def close(self) -> None:
-        """Delete what is not whole, unless a thread writes: then the thread does."""
+        """Delete incomplete files; if a thread is writing, that thread deletes them."""
         self.is_closed = True
         if self._lock.acquire(blocking=False):
             try:
@@ -74,10 +74,10 @@ class ElementFiles(ABC):
 
 
 class WrittenElements(DatasetIterator):
-    """The input's elements, which are written to files.
+    """The input's elements, which are also written to files.
 
-    An error of the input is passed on, and nothing is written for it.  When the files cannot be written, that is the
-    error of this and all later elements.
+    An error of the input is passed on, and nothing is written for it.  An error of writing is raised in place of this
+    element and all later ones.
     """
 
     __slots__ = ("_at_end", "_broken", "_files", "_given", "_num_bytes", "_pass", "_source", "_unwritten", "_writing")
@@ -110,7 +110,7 @@ class WrittenElements(DatasetIterator):
         return given
 
     async def _write_some(self, context: OpKernelContext) -> None:
-        """Write what is unwritten, if that is much or the end, or if nothing was written before; and wait for it."""
+        """Write pending elements and wait for that, if they are many, the last ones or the first ones."""
         if self._writing is None:
             much = self._num_bytes >= DEFAULT_PIECE or len(self._unwritten) >= _MOST_ELEMENTS
             if self._files.is_done or not (much or self._at_end or not self._files.has_begun):
