@@ -45,6 +45,12 @@ def _call(op: str, inputs: list[Any], **attrs: Any) -> Callable[[], object]:
     return lambda: built.compute(*arrays)
 
 
+def _strided(op: str, x: Any) -> Callable[[], object]:
+    """A call with this very array, of which `_call` would make a contiguous copy."""
+    built, _, _ = build(op, [x])
+    return lambda: built.compute(x)
+
+
 def _convolution(images: int, side: int, depth: int, filters: int, size: int, stride: int = 1) -> dict[str, Any]:
     """The inputs of a convolution and its gradients."""
     x, weights = _random(images, side, side, depth), _random(size, size, depth, filters)
@@ -87,6 +93,10 @@ def cases() -> Iterator[tuple[str, Callable[[], object]]]:
     slope = _random(64, 28, 28, 32)
     yield "ReluGrad of 64×28×28×32", _call("ReluGrad", [slope, x])
     yield "Sigmoid of 32×64", _call("Sigmoid", [_random(32, 64)])
+    product = _random(32, 256)
+    yield "Sigmoid of 32×64, one of four gates", _strided("Sigmoid", product[:, 64:128])
+    yield "Tanh of 32×64", _call("Tanh", [_random(32, 64)])
+    yield "TanhGrad of 32×64", _call("TanhGrad", [_random(32, 64), _random(32, 64)])
     yield "Erf of 128×1024", _call("Erf", [_random(128, 1024)])
     for classes in (10, 1000):
         labels = np.arange(128) % classes

@@ -24,7 +24,7 @@ import numpy as np
 __all__ = ["are_single", "loops", "records"]
 
 # The revisions of the sources in C that callers need.
-_REVISIONS = {"_loops": 10, "_records": 2}
+_REVISIONS = {"_loops": 11, "_records": 2}
 
 
 def _found(name: str) -> ModuleType | None:

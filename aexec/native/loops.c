@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define REVISION 10
+#define REVISION 11
 
 /* Windows over an image: its size, their size, the distance between their taps, their distance, their number, and the
  * padding before the image. */
@@ -91,7 +91,7 @@ static inline Py_ssize_t whole_line(Py_ssize_t channels) {
 
 /* The loops that are used. */
 #define EACH_LOOP(DO)                                                                                                 \
-    DO(erfs) DO(gelu) DO(sigmoids) DO(relu_grads) DO(relu6_grads) DO(choose_words) DO(choose_longs) DO(finish) DO(centred_sums) DO(normalise) DO(depthwise) DO(depthwise_gradient) DO(convolve)\
+    DO(erfs) DO(gelu) DO(sigmoids) DO(tanhs) DO(sigmoid_grads) DO(tanh_grads) DO(relu_grads) DO(relu6_grads) DO(choose_words) DO(choose_longs) DO(finish) DO(centred_sums) DO(normalise) DO(depthwise) DO(depthwise_gradient) DO(convolve)\
     DO(filter_gradient) DO(add_windows) DO(winograd) DO(winograd_gradient) DO(max_pool) DO(max_pool_grad) DO(cross_entropy)                        \
     DO(sparse_cross_entropy) DO(add_rows) DO(gradient_descent) DO(momentum) DO(adam) DO(rms_prop) DO(adagrad)\
     DO(lstm) DO(gru) DO(philox)
@@ -205,7 +205,9 @@ static PyObject *py_erfs(PyObject *module, PyObject *args) { return of_each(args
 
 static PyObject *py_sigmoids(PyObject *module, PyObject *args) { return of_each(args, sigmoids); }
 
-/* A loop over the elements of a gradient and of an input, into an array of their size. */
+static PyObject *py_tanhs(PyObject *module, PyObject *args) { return of_each(args, tanhs); }
+
+/* A loop over the elements of two arrays, into an array of their size. */
 static PyObject *of_pairs(PyObject *args, void (*loop)(const float *, const float *, float *, Py_ssize_t)) {
     PyObject *grad, *x, *out;
     struct arrays given = {.count = 0};
@@ -220,6 +222,10 @@ static PyObject *of_pairs(PyObject *args, void (*loop)(const float *, const floa
     }
     COMPUTE(loop(slope, at, to, size));
 }
+
+static PyObject *py_sigmoid_grads(PyObject *module, PyObject *args) { return of_pairs(args, sigmoid_grads); }
+
+static PyObject *py_tanh_grads(PyObject *module, PyObject *args) { return of_pairs(args, tanh_grads); }
 
 static PyObject *py_relu_grads(PyObject *module, PyObject *args) { return of_pairs(args, relu_grads); }
 
@@ -747,6 +753,9 @@ static PyMethodDef functions[] = {
     FUNCTION(erfs, METH_VARARGS, "erfs(x, out)"),
     FUNCTION(gelu, METH_O, "gelu(x): in place"),
     FUNCTION(sigmoids, METH_VARARGS, "sigmoids(x, out): out may be x"),
+    FUNCTION(tanhs, METH_VARARGS, "tanhs(x, out): out may be x"),
+    FUNCTION(sigmoid_grads, METH_VARARGS, "sigmoid_grads(y, grad, out): out may be an input"),
+    FUNCTION(tanh_grads, METH_VARARGS, "tanh_grads(y, grad, out): out may be an input"),
     FUNCTION(relu_grads, METH_VARARGS, "relu_grads(grad, x, out): out may be an input"),
     FUNCTION(relu6_grads, METH_VARARGS, "relu6_grads(grad, x, out): out may be an input"),
     FUNCTION(choose, METH_VARARGS, "choose(mask, one, other, out, size, itemsize, steps of one and other, 0 or 1)"),

@@ -17,7 +17,7 @@ typedef int32_t NAME(bits) __attribute__((vector_size(4 * LANES)));
 #define LOAD(from) (*(const vector *)(from))
 #define STORE(to) (*(vector *)(to))
 
-/* ---------------------------------------------------------------- exp and erf */
+/* ---------------------------------------------------------------- exp, erf and tanh */
 
 /* exp(x): by x = n ln 2 + r and a polynomial in r; error below 2 units in the last place, subnormal results included. */
 static inline TARGET float NAME(exp_of)(float x) {
@@ -60,6 +60,27 @@ static inline TARGET float NAME(erf_of)(float x) {
     return result > 1.0f ? 1.0f : result;
 }
 
+/* tanh(x) = x P(x**2) / Q(x**2); beyond 7.9 it is 1 in float32; error below 5e-7, relative. */
+static inline TARGET float NAME(tanh_of)(float x) {
+    x = x < -7.90531110763549805f ? -7.90531110763549805f : x;
+    x = x > 7.90531110763549805f ? 7.90531110763549805f : x;
+    float square = x * x;
+    float above = -2.76076847742355e-16f;
+    above = above * square + 2.00018790482477e-13f;
+    above = above * square + -8.60467152213735e-11f;
+    above = above * square + 5.12229709037114e-08f;
+    above = above * square + 1.48572235717979e-05f;
+    above = above * square + 6.37261928875436e-04f;
+    above = above * square + 4.89352455891786e-03f;
+    float below = 1.19825839466702e-06f;
+    below = below * square + 1.18534705686654e-04f;
+    below = below * square + 2.26843463243900e-03f;
+    below = below * square + 4.89352518554385e-03f;
+    float result = x * above / below;
+    result = result < -1.0f ? -1.0f : result;
+    return result > 1.0f ? 1.0f : result;
+}
+
 static TARGET void NAME(erfs)(const float *restrict x, float *restrict out, Py_ssize_t size) {
     for (Py_ssize_t i = 0; i < size; i++) {
         out[i] = NAME(erf_of)(x[i]);
@@ -80,6 +101,30 @@ static TARGET void NAME(sigmoids)(const float *x, float *out, Py_ssize_t size) {
 #pragma GCC ivdep
     for (Py_ssize_t i = 0; i < size; i++) {
         out[i] = 1.0f / (1.0f + NAME(exp_of)(-x[i]));
+    }
+}
+
+/* Where x**2 is too small to count, the quotient would lose digits of subnormal numbers. */
+static TARGET void NAME(tanhs)(const float *x, float *out, Py_ssize_t size) {
+#pragma GCC ivdep
+    for (Py_ssize_t i = 0; i < size; i++) {
+        const float at = x[i], result = NAME(tanh_of)(at);
+        out[i] = (at < 4e-4f) & (at > -4e-4f) ? at : result;
+    }
+}
+
+/* The gradients of both, from their results y. */
+static TARGET void NAME(sigmoid_grads)(const float *y, const float *grad, float *out, Py_ssize_t size) {
+#pragma GCC ivdep
+    for (Py_ssize_t i = 0; i < size; i++) {
+        out[i] = grad[i] * y[i] * (1.0f - y[i]);
+    }
+}
+
+static TARGET void NAME(tanh_grads)(const float *y, const float *grad, float *out, Py_ssize_t size) {
+#pragma GCC ivdep
+    for (Py_ssize_t i = 0; i < size; i++) {
+        out[i] = grad[i] * (1.0f - y[i] * y[i]);
     }
 }
 
@@ -1036,27 +1081,6 @@ static TARGET void NAME(adagrad)(float *restrict var, float *restrict accum, con
 }
 
 /* ---------------------------------------------------------------- recurrent cells: kernels/rnn/recurrent_loops.py */
-
-/* tanh(x) = x P(x**2) / Q(x**2); beyond 7.9 it is 1 in float32; error below 5e-7, relative. */
-static inline TARGET float NAME(tanh_of)(float x) {
-    x = x < -7.90531110763549805f ? -7.90531110763549805f : x;
-    x = x > 7.90531110763549805f ? 7.90531110763549805f : x;
-    float square = x * x;
-    float above = -2.76076847742355e-16f;
-    above = above * square + 2.00018790482477e-13f;
-    above = above * square + -8.60467152213735e-11f;
-    above = above * square + 5.12229709037114e-08f;
-    above = above * square + 1.48572235717979e-05f;
-    above = above * square + 6.37261928875436e-04f;
-    above = above * square + 4.89352455891786e-03f;
-    float below = 1.19825839466702e-06f;
-    below = below * square + 1.18534705686654e-04f;
-    below = below * square + 2.26843463243900e-03f;
-    below = below * square + 4.89352518554385e-03f;
-    float result = x * above / below;
-    result = result < -1.0f ? -1.0f : result;
-    return result > 1.0f ? 1.0f : result;
-}
 
 static inline TARGET float NAME(sigmoid_of)(float x) { return 1.0f / (1.0f + NAME(exp_of)(-x)); }
 

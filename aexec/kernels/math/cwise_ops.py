@@ -26,7 +26,7 @@ from aexec.kernels.common.elementwise import (
     register,
     ufunc,
 )
-from aexec.kernels.common.single_loops import by_loop
+from aexec.kernels.common.single_loops import by_loop, tanh
 from aexec.kernels.common.variants import boxed
 
 __all__: list[str] = []
@@ -64,7 +64,7 @@ _UFUNCS: dict[str, tuple[str, tuple[dtypes.DType, ...], float]] = {
     "Sqrt": ("sqrt", FLOAT_COMPLEX, 1.0),
     "Square": ("square", dtypes.NUMBER, _CHEAP),
     "Tan": ("tan", FLOAT_COMPLEX, _TRIGONOMETRIC),
-    "Tanh": ("tanh", FLOAT_COMPLEX, _EXP),
+    "Tanh": ("tanh", tuple(t for t in FLOAT_COMPLEX if t is not dtypes.float32), _EXP),
 }
 _ON_ANY_DEVICE = {"Abs", "Neg", "Sign", "Square"}
 
@@ -75,6 +75,12 @@ def _unary(name: str) -> Builder:
 
 for _op, (_name, _types, _cost) in _UFUNCS.items():
     register(_op, _unary(_name), _types, cost=_cost, host_int32=_UNARY_HOST if _op in _ON_ANY_DEVICE else ())
+
+
+@kernel("Tanh", T=(dtypes.float32,), cost=_EXP)
+def tanh_of_singles(c: OpKernelConstruction) -> Compute:
+    c.forward_inputs(0)
+    return tanh if c.xp is np else ufunc(c, "tanh")
 
 
 @kernel("Acos", T=dtypes.SIGNED_INTEGRAL, cost=_TRIGONOMETRIC)
@@ -201,11 +207,19 @@ def _sqrt_grad(c: OpKernelConstruction) -> Compute:
 
 
 def _sigmoid_grad(c: OpKernelConstruction) -> Compute:
-    return lambda y, dy: dy * y * (1 - y)
+    return _by_loop_or("sigmoid_grads", lambda y, dy: dy * y * (1 - y))
 
 
 def _tanh_grad(c: OpKernelConstruction) -> Compute:
-    return lambda y, dy: dy * (1 - y * y)
+    return _by_loop_or("tanh_grads", lambda y, dy: dy * (1 - y * y))
+
+
+def _by_loop_or(loop: str, formula: Compute) -> Compute:
+    def compute(y: Any, dy: Any) -> Any:
+        made = by_loop(loop, None, y, dy)
+        return formula(y, dy) if made is None else made
+
+    return compute
 
 
 def _gradient_scratch(y: Any, _: Any) -> int:

@@ -65,6 +65,17 @@ def test_batch_mat_mul_takes_adjoints():
         assert_same(both, (x.conj() @ x.conj().T))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.float16, np.int32])
+@pytest.mark.parametrize(("left", "right"), [((3, 4, 1), (3, 1, 5)), ((2, 1, 4, 1), (3, 1, 5)), ((4, 1), (2, 1, 3))])
+def test_outer_products_are_those_of_einsum(left, right, dtype):
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(-9, 9, left).astype(dtype), rng.integers(-9, 9, right).astype(dtype)
+    assert_same(run_op("BatchMatMulV2", x, y), np.einsum("...ik,...kj->...ij", x, y))
+    assert_same(
+        run_op("BatchMatMulV2", x.swapaxes(-1, -2), y, adj_x=True), np.einsum("...ik,...kj->...ij", x.conj(), y)
+    )
+
+
 @pytest.mark.parametrize(
     ("shape_a", "shape_b", "shape"),
     [((2, 0), (0, 3), (2, 3)), ((0, 0), (0, 0), (0, 0)), ((0, 3), (3, 2), (0, 2)), ((1, 1), (1, 0), (1, 0))],
