@@ -1,4 +1,4 @@
-"""Each test has a default graph of its own, and other tests have none."""
+"""Gives each test here its own default graph, and removes it afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs use around graphs: flags, files, logging, test cases, structures, and names of error codes."""
+"""The parts of `tf` that do not build graphs: flags, files, logging, test cases, structures, error codes."""
 
 from __future__ import annotations
 

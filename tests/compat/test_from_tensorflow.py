@@ -1,4 +1,4 @@
-"""docs/from-tensorflow.md: what its tables name is there, and what they say is not there is not."""
+"""docs/from-tensorflow.md: the names in its tables exist, and the names that it calls missing do not."""
 
 from __future__ import annotations
 

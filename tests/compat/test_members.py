@@ -1,4 +1,4 @@
-"""Which members TensorFlow's public classes have and aexec's have not, each with a reason.
+"""The members of TensorFlow's public classes that aexec's classes lack, each with a reason.
 
 `data/members.json` lists methods, properties and class attributes of TensorFlow 2.21's `compat.v1`, by class.
 `python -m tests.compat.test_members` prints what is missing.

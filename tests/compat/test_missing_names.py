@@ -1,4 +1,4 @@
-"""Which names TensorFlow's `compat.v1` has and aexec's has not, each with a reason.
+"""The names of TensorFlow's `compat.v1` that aexec's lacks, each with a reason.
 
 `public_names.txt` lists those of TensorFlow 2.21, without Keras, estimators, TPUs, TensorFlow Lite and the experimental
 ones.  `python -m tests.compat.test_missing_names` prints what is missing.

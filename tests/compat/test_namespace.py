@@ -1,4 +1,4 @@
-"""The tables of names: all that they name is there, takes TensorFlow's arguments, and what is not there says so."""
+"""The tables of names: each name has an implementation with TensorFlow's arguments; a missing name gives a reason."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OTHERWISE = {
 
 
 def test_all_names_lead_somewhere() -> None:
-    """And none that was there is gone; new ones may wait until TensorFlow is asked again."""
+    """No recorded name has disappeared; new names need not be recorded yet."""
     assert set(FILE.read_text().split()) <= set(callables())
 
 
@@ -62,7 +62,7 @@ def test_no_module_hides_a_name_of_its_package() -> None:
 
 
 def test_arguments() -> None:
-    """TensorFlow's, in their order; ours may have more at the end."""
+    """Arguments have TensorFlow's names and order; aexec's functions may have more at the end."""
     functions = {name: theirs for name, theirs in SIGNATURES.items() if name not in OTHERWISE and not is_message(name)}
     assert len(functions) > 700
     other = {name: (arguments(name), theirs) for name, theirs in functions.items()}
@@ -90,7 +90,7 @@ PASSED_ON: dict[str, Callable[..., Any]] = {
 
 
 def default(function: Any, argument: str) -> Any:
-    """What an argument is that is not given: the function's own, that of the one below it, or that of the op."""
+    """The default of an argument: from the function, from the function that it wraps, or from the op's attr."""
     found = inspect.signature(function).parameters[argument].default
     ours, names, unsupported = getattr(function, "renames", (None, {}, ()))
     if found is not None or argument in unsupported:
@@ -128,7 +128,7 @@ def is_same(ours: Any, theirs: Any, argument: str) -> bool:
 
 
 def test_defaults() -> None:
-    """Those of TensorFlow that are plain values."""
+    """Compares only the defaults of TensorFlow that are plain values."""
     recorded: dict[str, dict[str, Any]] = json.loads((FILE.parent / "defaults.json").read_text())
     compared, other = 0, {}
     for name, theirs in recorded.items():

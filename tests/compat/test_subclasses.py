@@ -1,4 +1,4 @@
-"""Classes that programs write on the base classes of `aexec.compat.v1`, as they write them on TensorFlow's."""
+"""Programs subclass the base classes of `aexec.compat.v1` as they subclass TensorFlow's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import aexec.compat.v1 as tf
 
 
 def trained(optimizer: Any, resource: bool = False, rows: bool = False, steps: int = 1) -> list[float]:
-    """[1, 2] after steps that make the sum of squares, of all or of the second one twice, smaller."""
+    """Train [1, 2] to minimise the sum of squares, of all rows or of the second row twice; return the values."""
     tf.reset_default_graph()
     v = tf.Variable([1.0, 2.0], use_resource=resource)
     taken = tf.gather(v, [1, 1]) if rows else v
@@ -25,7 +25,7 @@ def trained(optimizer: Any, resource: bool = False, rows: bool = False, steps: i
 
 
 class Parts(tf.train.Optimizer):
-    """Momentum 0.5 of its own making; its rate is halved with each step."""
+    """An optimizer that implements momentum 0.5, and halves its learning rate with each step."""
 
     def __init__(self, rate: float = 0.1) -> None:
         super().__init__(use_locking=False, name="Parts")
@@ -105,7 +105,7 @@ def test_optimizer_that_is_not_whole_is_refused() -> None:
 
 @pytest.mark.parametrize("resource", [False, True])
 def test_optimizer_of_ours_with_a_step_more(resource: bool) -> None:
-    """As decoupled weight decay is written: parts of Adam are called, and its numbers read."""
+    """Like decoupled weight decay: the subclass calls methods of Adam, and reads its attributes."""
 
     class Decayed(tf.train.AdamOptimizer):
         def __init__(self, decay: float, **settings: Any) -> None:
@@ -144,7 +144,7 @@ def test_optimizer_whose_gradients_are_changed() -> None:
 
 
 class Sum(tf.nn.rnn_cell.RNNCell):
-    """Adds its inputs, times a weight, to its state."""
+    """A cell that adds its weighted inputs to its state."""
 
     state_size = output_size = 2
 

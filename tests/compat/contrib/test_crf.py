@@ -1,4 +1,4 @@
-"""`tf.contrib.crf` against sums over all sequences of tags."""
+"""`tf.contrib.crf`, compared with sums over all sequences of tags."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ TAGS = RANDOM.randint(0, 3, (4, 4))
 
 
 def score(example: int, tags: Any) -> float:
-    """Of a sequence of an example."""
+    """The score of one sequence of tags for an example."""
     own = sum(SCORES[example, time, tag] for time, tag in enumerate(tags))
     return float(own + sum(STEPS[one, other] for one, other in pairwise(tags)))
 
 
 def every(example: int) -> dict[Any, float]:
-    """Each sequence of the example's length, with its score."""
+    """All sequences of tags of the example's length, with their scores."""
     return {tags: score(example, tags) for tags in product(range(3), repeat=LENGTHS[example])}
 
 

@@ -1,4 +1,4 @@
-"""`tf.contrib.data`, and what `tf.data.experimental` has besides the pipelines that TensorFlow recorded."""
+"""`tf.contrib.data`, and the parts of `tf.data.experimental` that no recorded pipeline covers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.data.programs import elements
 
 
 def of(make: Any) -> list[Any]:
-    """The elements of a dataset in a graph and a session of its own."""
+    """The elements of a dataset that `make` builds in a new graph, read in a new session."""
     with tf.Graph().as_default(), tf.Session() as sess:
         return elements(tf, sess, make(tf.data.Dataset))
 
@@ -58,7 +58,7 @@ def test_dataset_is_reduced_to_one_value() -> None:
 
 @pytest.fixture
 def files(tmp_path: Path) -> str:
-    """A pattern of two files with two examples each."""
+    """Write two files with two Examples each; return a pattern that matches them."""
     for number in range(2):
         with tf.python_io.TFRecordWriter(str(tmp_path / f"{number}.tfrecord")) as writer:
             for place in range(2):

@@ -19,7 +19,7 @@ X = np.array([[1.0, -2.0, 0.5], [0.0, 3.0, -1.0]], np.float32)
 
 
 def value(tensor: Any, **settings: Any) -> Any:
-    """Of a new session, in which all variables are initialised."""
+    """The value of a tensor in a new session, after all variables are initialised."""
     with tf.Session() as sess:
         sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
         return sess.run(tensor, **settings)

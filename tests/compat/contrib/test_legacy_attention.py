@@ -112,7 +112,7 @@ def _only(found: Any) -> Any:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_greedy_decoding_reads_what_it_wrote(kind: str) -> None:
-    """Fed by hand with the ids that a greedy decoder chose, the network writes the same."""
+    """If the ids that a greedy decoder chose are fed as inputs, the outputs are the same."""
     network, reads, begin = KINDS[kind], ids(3), ids(4, seed=5)
     fed = [begin[0], *(tf.placeholder(tf.int32, [BATCH]) for _ in range(3))]
     either = tf.placeholder(tf.bool, [])
@@ -133,7 +133,7 @@ def test_greedy_decoding_reads_what_it_wrote(kind: str) -> None:
 
 
 def test_buckets_share_a_model_that_learns() -> None:
-    """In the manner of the tutorial on translation: one cell, an output projection, a sampled loss."""
+    """Like TensorFlow's tutorial on translation: one cell, an output projection and a sampled loss."""
     buckets = [(2, 3), (4, 5)]
     reads = [tf.placeholder(tf.int32, [None]) for _ in range(4)]
     writes = [tf.placeholder(tf.int32, [None]) for _ in range(6)]

@@ -15,7 +15,7 @@ X, C, H = (RANDOM.randn(2, size).astype(np.float32) for size in (3, 4, 4))
 
 
 def weights() -> dict[str, Any]:
-    """The variables by their names, with random values, in the session."""
+    """Assign random values to all variables in the session; return the values by name."""
     session = tf.get_default_session()
     session.run(tf.global_variables_initializer())
     found = {}

@@ -1,4 +1,4 @@
-"""`tf.contrib.seq2seq`: attention by its formulas, decoders by loops in NumPy, beam search by all sequences."""
+"""`tf.contrib.seq2seq`, compared with formulas (attention), NumPy loops (decoders), and enumeration (beam search)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LENGTHS = np.array([4, 2])
 
 
 def started(sess: Any) -> dict[str, Any]:
-    """The variables by the last parts of their names, once they have random values."""
+    """Assign random values to all variables; return the values by the last part of the variables' names."""
     found: dict[str, Any] = {}
     for variable in tf.global_variables():
         value = np.asarray(RANDOM.randn(*variable.shape.as_list()), np.float32)
@@ -183,7 +183,7 @@ def test_custom_helper_and_wrong_arguments() -> None:
 
 @pytest.mark.parametrize("weight", [0.0, 1.0])
 def test_wide_beam_finds_the_best_sequences(weight: float) -> None:
-    """As wide as there are sequences of three steps of four ids, of which 0 ends."""
+    """The beam holds all sequences of three ids out of four, so nothing is pruned.  Id 0 ends a sequence."""
     width, ends = 40, 0
     table = RANDOM.randn(4, 3).astype(np.float32)
     cell = tf.nn.rnn_cell.BasicRNNCell(4)

@@ -28,7 +28,7 @@ def model_fn(features: Any, labels: Any, mode: str) -> Any:
 
 
 def input_fn(epochs: int | None = None, rows: int = 8) -> Any:
-    """A function that makes batches of four."""
+    """An input_fn with batches of four rows."""
     return tf.estimator.inputs.numpy_input_fn(
         {"x": XS[:rows]}, YS[:rows], batch_size=4, num_epochs=epochs, shuffle=False
     )
@@ -39,7 +39,7 @@ def estimator(folder: Path, model: Any = model_fn, **settings: Any) -> Any:
 
 
 def after(steps: int) -> tuple[np.float32, np.float32]:
-    """The variables after a number of steps, by NumPy."""
+    """The values of w and b after a number of steps, computed with NumPy."""
     w, b = np.float32(0.5), np.float32(0)
     for number in range(steps):
         x, y = (values[4 * (number % 2) :][:4] for values in (XS, YS))

@@ -1,4 +1,4 @@
-"""Canned estimators: what they learn, say and save."""
+"""Canned estimators: training, predictions, metrics, exports and checkpoints."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class TestClassifiers:
 
 class TestRegressors:
     def test_one_step_of_gradient_descent(self, tmp_path: Path) -> None:
-        """The sum over the batch is what is reduced."""
+        """The loss that a step reduces is the sum over the batch."""
         ys = XS @ np.array([2.0, -1.0], np.float32) + 3
         descent = tf.train.GradientDescentOptimizer
         est = tf.estimator.LinearRegressor(X, optimizer=lambda: descent(0.001), config=config(tmp_path))

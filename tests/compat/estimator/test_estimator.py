@@ -1,4 +1,4 @@
-"""`tf.estimator.Estimator`: what training, evaluation and prediction compute, write and refuse."""
+"""`tf.estimator.Estimator`: training, evaluation and prediction, their files, and refused arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of arrays and of tables."""
+"""`tf.estimator.inputs`: batches of arrays and of tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Feature columns give TensorFlow's values, and variables of its names and shapes."""
+"""Layers of feature columns have TensorFlow's values, and its names and shapes of variables."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SHORTER = (
 
 
 def words_of(error: str) -> str:
-    """TensorFlow's message, without what it names in its own way: types, and objects at the end."""
+    """TensorFlow's message without the names of its own types and without the object at the end."""
     shorter = next((start for start in SHORTER if error.startswith(start)), error)
     return re.sub(r"<dtype: '(\w+)'>", r"\1", shorter).replace("dtype=tf.", "dtype=aexec.").partition("Tensor(")[0]
 

@@ -1,4 +1,4 @@
-"""What canned estimators read of parsed examples: the features of columns, a label and a weight."""
+"""Parsing configurations of canned estimators: the features of columns, a label and a weight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks that TensorFlow has: known ones fail at once, others in a run."""
+"""Assertions: on known values they fail while the graph is built, on others in a run."""
 
 from __future__ import annotations
 

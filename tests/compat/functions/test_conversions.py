@@ -1,4 +1,4 @@
-"""Values to tensors: messages, sparse values, classes of a program's own."""
+"""Conversions to tensors: of messages, of sparse values, and of a program's own classes."""
 
 from __future__ import annotations
 

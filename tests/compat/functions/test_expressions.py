@@ -20,7 +20,7 @@ RECORDED: dict[str, list[str] | None] = json.loads(
 
 @pytest.mark.parametrize("part", range(8))
 def test_errors_are_of_tensorflows_classes(part: int) -> None:
-    """And of ours, too; where TensorFlow raises none, there is none."""
+    """Errors are also of aexec's classes; where TensorFlow raises no error, aexec raises none."""
     wrong = {}
     for expression in EXPRESSIONS[part::8]:
         ours, theirs = outcome(tf, expression), RECORDED[expression]
@@ -35,7 +35,7 @@ def test_each_expression_is_recorded() -> None:
 
 
 def test_graph_building_modules_raise_python_errors() -> None:
-    """`errors.InvalidValueError` and its kin; these two check what functions give in a step."""
+    """They raise `errors.InvalidValueError` and its kin; the two exceptions check results of functions in a step."""
     folder = Path(aexec.__file__).parent
     building = "client nn layers variables control_flow optimizers training autodiff summary compat".split()
     paths = [path for name in building for path in (folder / name).rglob("*.py")]

@@ -14,7 +14,7 @@ lookup = tf.lookup
 
 
 def value(*tensors: Any) -> Any:
-    """Of a session in which the tables are filled."""
+    """The value of a tensor in a new session, after the tables are initialised."""
     with tf.Session() as sess:
         sess.run(tf.tables_initializer())
         return [found.tolist() for found in map(np.asarray, sess.run(tensors))]

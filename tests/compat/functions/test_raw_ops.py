@@ -25,7 +25,7 @@ def test_arguments_have_tensorflows_names() -> None:
 
 
 def test_results_have_tensorflows_names() -> None:
-    """Those of the op's outputs, which functions give, too."""
+    """Results are named after the op's outputs, as those of functions are."""
     lookup = op_registry.global_registry.lookup
     outputs = {name: [arg.name for arg in lookup(name).op_def.outputs] for name in BOTH}
     several = {name: names for name, names in outputs.items() if len(names) > 1}

@@ -1,4 +1,4 @@
-"""What `tf.py_func` makes of the results and errors of Python functions: as TensorFlow 2.21 does."""
+"""`tf.py_func` handles results and errors of Python functions as TensorFlow 2.21 does."""
 
 from __future__ import annotations
 

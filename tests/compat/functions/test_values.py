@@ -1,4 +1,4 @@
-"""What functions of `aexec.compat.v1` give is what TensorFlow's give that are called in the same words."""
+"""Functions of `aexec.compat.v1` return the values that TensorFlow returned for the same calls."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_wrong_argument_is_refused_at_once(make: Any, error: type[Exception], me
 
 
 class Steps(D.Distribution):  # type: ignore[misc]
-    """Equal chances of 0, 1, … count - 1: a program's own distribution."""
+    """A program's own distribution: 0, 1, … count - 1 with equal probabilities."""
 
     def __init__(self, count: Any = 4.0, graph_parents: Any = None, name: str = "Steps") -> None:
         parameters = dict(locals())
@@ -236,7 +236,7 @@ def test_divergence_of_ones_own_is_registered() -> None:
 
 
 def test_modes_of_a_batch_of_dirichlets_do_not_mix() -> None:
-    """TensorFlow's condition has no last axis, so it fits single distributions only."""
+    """TensorFlow's condition lacks the last axis, so its result is right for single distributions only."""
     with tf.Session() as sess:
         found = sess.run(D.Dirichlet([[1.0, 2.0], [2.0, 3.0]]).mode())
     np.testing.assert_allclose(found, [[np.nan, np.nan], [1 / 3, 2 / 3]], rtol=1e-6)

@@ -1,4 +1,4 @@
-"""`tf.layers.Dense` and its kin compute what the functions compute, and keep their weights."""
+"""`tf.layers.Dense` and its kin compute the same as the functions, and reuse their weights."""
 
 from __future__ import annotations
 

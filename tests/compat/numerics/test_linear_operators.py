@@ -1,4 +1,4 @@
-"""Linear operators: what they refuse, and operators of one's own.  Values are in `recorded/operator_cases.py`."""
+"""Linear operators: refused arguments, and a program's own operators.  `recorded/operator_cases.py` has values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What functions of `numerics` refuse; what they compute is recorded in `tests/compat/recorded/numeric_cases.py`."""
+"""Arguments that functions in `numerics` refuse.  `tests/compat/recorded/numeric_cases.py` has their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transforms of several axes, for which TensorFlow has no kernel on a CPU: NumPy's answers."""
+"""Transforms over several axes, compared with NumPy, since TensorFlow has no CPU kernels for them."""
 
 from __future__ import annotations
 

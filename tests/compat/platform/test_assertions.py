@@ -1,4 +1,4 @@
-"""`tf.test.TestCase`: each assertion passes and fails where absl's and TensorFlow's do, and what tests may ask for."""
+"""`tf.test.TestCase`: assertions pass and fail where absl's and TensorFlow's do; files, threads and properties."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Case(tf.test.TestCase):  # type: ignore[misc]
     __test__ = False
 
     def runTest(self) -> None:  # noqa: N802
-        """So that it can be made without a name."""
+        """Lets the class be instantiated without the name of a test method."""
 
 
 @dataclass
@@ -209,7 +209,7 @@ def test_messages_of_graphs_are_compared_with_their_version() -> None:
 
 
 def ran(body: Callable[[Any], None]) -> unittest.TestResult:
-    """What running a test of this body leads to."""
+    """Run a test with this body; return its result."""
     test = type("Test", (tf.test.TestCase,), {"__test__": False, "test": body})("test")
     result = unittest.TestResult()
     test.run(result)

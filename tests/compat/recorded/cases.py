@@ -1,4 +1,4 @@
-"""What TensorFlow and `aexec.compat.v1` build in the same words: a name, and a function of the module `tf`.
+"""Cases that TensorFlow and `aexec.compat.v1` build with the same code: a name, and a function of the module `tf`.
 
 TensorFlow's values are in `data/values.json`; `record.py` writes them.
 """

@@ -25,7 +25,7 @@ FEATURES: dict[str, Any] = {
 
 
 def features(tf: Any) -> dict[str, Any]:
-    """Dense ones, and sparse ones under the same names with `_sparse`."""
+    """Dense features, and sparse features under the same names with the suffix `_sparse`."""
     ids = tf.SparseTensor([[0, 0], [0, 1], [2, 1]], np.array([1, 3, 2], np.int64), [3, 2])
     words = tf.SparseTensor([[0, 0], [0, 1], [2, 2]], ["red", "blue", "black"], [3, 3])
     amounts = tf.SparseTensor([[0, 0], [0, 1], [2, 1]], [0.5, 2.0, 3.0], [3, 2])
@@ -33,7 +33,7 @@ def features(tf: Any) -> dict[str, Any]:
 
 
 def layer(*build: Callable[[Any], Any], **settings: Any) -> Callable[[Any], Any]:
-    """A case of `input_layer`, of columns that functions of `tf.feature_column` make."""
+    """A case of `input_layer` over the columns that functions of `tf.feature_column` make."""
     return lambda tf: tf.feature_column.input_layer(
         features(tf), [column(tf.feature_column) for column in build], **settings
     )
@@ -47,7 +47,7 @@ def linear(*build: Callable[[Any], Any], **settings: Any) -> Callable[[Any], Any
 
 
 def both(build: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A case of a categorical column: counts, rows, and weights of a linear model."""
+    """A case of a categorical column in an indicator, an embedding and a linear model."""
 
     def made(tf: Any) -> list[Any]:
         fc, given = tf.feature_column, features(tf)
@@ -152,7 +152,7 @@ def _of_examples(tf: Any) -> list[Any]:
 
 
 def sequences(tf: Any) -> dict[str, Any]:
-    """Sparse features, whose examples have 2, 0 and 1 elements."""
+    """Sparse features of three examples, with sequences of length 2, 0 and 1."""
 
     def sparse(indices: Any, values: Any, shape: Any) -> Any:
         return tf.SparseTensor(indices, values, shape)
@@ -342,7 +342,7 @@ RAISED = [
 
 
 def outcome(tf: Any, case: Callable[[Any], Any], as_data: Callable[[Any], Any]) -> dict[str, Any]:
-    """What a case gives: its values, and the shapes of its variables by name.
+    """Run a case; return its values, and the shapes of its variables by name.
 
     The variables are filled with consecutive numbers in the order of their names.
     """
@@ -365,7 +365,7 @@ def outcome(tf: Any, case: Callable[[Any], Any], as_data: Callable[[Any], Any]) 
 
 
 def raised(tf: Any, expression: str) -> list[str]:
-    """Of an expression that raises an error: TensorFlow's name of its kind, and its words."""
+    """Evaluate an expression that raises an error; return the name of the error's class and its message."""
     with tf.Graph().as_default():
         try:
             eval(expression, {"tf": tf})

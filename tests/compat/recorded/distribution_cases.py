@@ -1,4 +1,4 @@
-"""Cases of `tf.distributions`: every function of each distribution, over ordinary parameters and those at the edges.
+"""Cases of `tf.distributions`: every function of each distribution, with ordinary and with extreme parameters.
 
 Next to read: `cases.py`, which has them all.
 """
@@ -72,7 +72,7 @@ MADE: dict[str, tuple[Callable[[Any], Any], Any]] = {
 
 
 def answers(tf: Any, name: str) -> dict[str, Any]:
-    """Function → its tensor, or the words with which it is refused."""
+    """Method → its tensor, or the message of the error that it raises."""
     make, values = MADE[name]
     made = make(tf)
     asked: dict[str, Any] = dict.fromkeys(FUNCTIONS, (values,))
@@ -87,7 +87,7 @@ def answers(tf: Any, name: str) -> dict[str, Any]:
 
 
 def described(tf: Any, name: str) -> Any:
-    """What a distribution says of itself, and of a sample."""
+    """The name, dtypes and shapes of a distribution, and of a sample."""
     made = MADE[name][0](tf)
     sample = made.sample([2, 3])
     said = [made, sample.shape, sample.dtype.name, made.name, made.reparameterization_type, sorted(made.parameters)]

@@ -21,7 +21,7 @@ WEIGHTS = np.array([1.0, 2.0, 0.5, 1.0, 1.5, 1.0, 1.0, 0.25], np.float32)
 
 
 def counted(tf: Any, make: Callable[..., Any], *batches: tuple[Any, ...]) -> Any:
-    """The update of each batch, and the value at the end, of a metric that `make` makes of placeholders."""
+    """The update op's value for each batch, and the final value, of a metric that `make` builds from placeholders."""
     held = [tf.placeholder(np.asarray(part).dtype, np.shape(part)) for part in batches[0]]
     value, update = make(*held)
     with tf.Session() as sess:
@@ -31,7 +31,7 @@ def counted(tf: Any, make: Callable[..., Any], *batches: tuple[Any, ...]) -> Any
 
 
 def sparse(tf: Any, labels: Any) -> Any:
-    """Labels as a sparse tensor without the negative ones, the last row without any."""
+    """Labels as a sparse tensor without the negative ones; its last row is empty."""
     kept = np.argwhere(labels >= 0)
     return tf.SparseTensor(kept, labels[tuple(kept.T)], [len(labels) + 1, labels.shape[1]])
 
@@ -54,12 +54,12 @@ def of_sparse(tf: Any, name: str, **settings: Any) -> Any:
 
 
 def full(tf: Any) -> Any:
-    """Sparse labels with a class in each row, one of which is none."""
+    """Sparse labels with a label in each row; one label is not a class id."""
     return tf.SparseTensor([[0, 0], [0, 1], [1, 0], [2, 1], [3, 0]], tf.constant([0, 3, 9, 5, 4], tf.int64), [4, 2])
 
 
 def noise(tf: Any) -> Any:
-    """The spread of what is added at two steps, roughly."""
+    """The rounded standard deviation of the noise that is added at two steps."""
     rates = [tf.train.noisy_linear_cosine_decay(1.0, step, 10, 4.0, 1.0, num_periods=0.0, beta=0.0) for step in (0, 3)]
     with tf.Session() as sess:
         found = np.array([sess.run(rates) for _ in range(400)])
@@ -67,7 +67,7 @@ def noise(tf: Any) -> Any:
 
 
 def accumulated(tf: Any) -> Any:
-    """What an accumulator gives for gradients of several steps, some of them too late."""
+    """The results of an accumulator for gradients of several steps, some of which are stale."""
     held = tf.placeholder(tf.float32, [2])
     step = tf.placeholder(tf.int64, [])
     kept = tf.ConditionalAccumulator(tf.float32, shape=[2])

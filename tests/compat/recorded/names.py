@@ -1,4 +1,4 @@
-"""What `aexec.compat.v1` has to call.
+"""The names of all functions and classes in `aexec.compat.v1`.
 
 `python -m tests.compat.recorded.names` writes it into `data/names.txt`, for `record.py`.
 """
@@ -23,7 +23,7 @@ CLASSES = ("data.Dataset", "data.Iterator", "RaggedTensor")
 
 
 def resolve(name: str) -> Any:
-    """What `tf.name` is.  Raises AttributeError."""
+    """Look up a dotted name in `tf`.  Raises AttributeError if it does not exist."""
     found: Any = tf
     for part in name.split("."):
         found = getattr(found, part)
@@ -31,7 +31,7 @@ def resolve(name: str) -> Any:
 
 
 def callables() -> list[str]:
-    """Names of functions and classes, `reduce_sum` and `nn.relu`; one that leads nowhere raises."""
+    """Dotted names of functions and classes, such as `nn.relu`.  Raises AttributeError for a name without a target."""
     names = dir(tf) + [f"{module}.{name}" for module in MODULES for name in dir(resolve(module))]
     names += [f"{kind}.{name}" for kind in CLASSES for name in dir(resolve(kind)) if not name.startswith("_")]
     return sorted(name for name in names if callable(resolve(name)))

@@ -27,7 +27,7 @@ def sliced(tf: Any, resource: bool, change: Callable[[Any], Any]) -> Any:
 
 
 def of_distribution(made: Any, values: Any) -> list[Any]:
-    """What can be asked of a distribution."""
+    """Statistics and probabilities of a distribution."""
     return [made.log_prob(values), made.prob(values), made.entropy(), made.batch_shape_tensor()]
 
 

@@ -50,7 +50,7 @@ def sparse(found: Any) -> list[Any]:
 
 
 def solved(tf: Any) -> list[Any]:
-    """What is computed of the factors of a matrix."""
+    """The results of the functions that take the LU factors of a matrix."""
     factors, order = tf.linalg.lu(SQUARE)
     return [
         tf.linalg.lu_reconstruct(factors, order),

@@ -19,7 +19,7 @@ VECTORS = RANDOM.randn(2, 3).astype(np.float32)
 
 
 def everything(operator: Any, x: Any = TALL, v: Any = VECTORS) -> list[Any]:
-    """What a square operator can do."""
+    """The results of all methods of a square operator."""
     return [
         operator.to_dense(),
         operator.matmul(x),
@@ -50,7 +50,7 @@ def everything(operator: Any, x: Any = TALL, v: Any = VECTORS) -> list[Any]:
 
 
 def positive(operator: Any) -> list[Any]:
-    """What a positive definite operator can do besides."""
+    """The results of the methods that need a positive definite operator."""
     return [operator.cholesky().to_dense(), operator.solve(TALL), operator.log_abs_determinant(), operator.eigvals()]
 
 
@@ -70,7 +70,7 @@ def products(tf: Any) -> list[Any]:
 
 
 def hints(tf: Any) -> list[Any]:
-    """What operators say of themselves, as numbers: 1, 0 and -1 for None."""
+    """The hints of operators as numbers: 1 for True, 0 for False, -1 for None."""
     operators = [
         tf.linalg.LinearOperatorFullMatrix(SQUARE),
         tf.linalg.LinearOperatorFullMatrix(TALL),

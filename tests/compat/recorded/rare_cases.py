@@ -33,7 +33,7 @@ def counts(tf: Any) -> Any:
 
 
 def spread(made: Any, tf: Any) -> Any:
-    """The mean of many samples, roughly."""
+    """The rounded mean of many samples."""
     samples = made.sample(20000, seed=3)
     with tf.Session() as sess:
         return tf.constant(np.round(sess.run(samples).mean(0) * 4) / 4)
@@ -98,14 +98,14 @@ def ctc(tf: Any, blank: int | None, labels: Any, **settings: Any) -> list[Any]:
 
 
 def ctc_of_sparse(tf: Any) -> list[Any]:
-    """The loss of sparse labels, whose blank is in the middle, of logits by examples."""
+    """The CTC loss of sparse labels, with a blank in the middle of the classes and batch-major logits."""
     labels = tf.SparseTensor([[0, 0], [0, 1], [1, 0]], tf.constant([0, 4, 3]), [2, 2])
     logits = tf.constant(LOGITS.transpose(1, 0, 2))
     return [tf.nn.ctc_loss_v2(labels, logits, None, [6, 5], logits_time_major=False, blank_index=2)]
 
 
 def paths(tf: Any) -> list[Any]:
-    """The two best paths, whose repetitions are kept."""
+    """The two best paths, without merging repeated labels."""
     found, scores = tf.nn.ctc_beam_search_decoder_v2(LOGITS, [6, 5], beam_width=8, top_paths=2)
     return [part for path in found for part in parts(path)] + [scores]
 

@@ -1,4 +1,4 @@
-"""Records what TensorFlow says: `python -m tests.compat.recorded.record`, from the root of the repository.
+"""Records TensorFlow's answers: run `python -m tests.compat.recorded.record` from the root of the repository.
 
 To be run in an environment with TensorFlow 2.21, tf_keras and tf-slim.  It writes into `data/`
 
@@ -91,7 +91,7 @@ def members(tf: Any) -> dict[str, list[str]]:
 
 
 def parameters(tf: Any, name: str) -> list[inspect.Parameter] | None:
-    """The arguments of a function or class; None if TensorFlow has no such thing, or it does not say."""
+    """The parameters of a function or class; None if TensorFlow lacks it, or it has no signature."""
     found = tf
     try:
         for part in name.split("."):

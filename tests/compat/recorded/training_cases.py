@@ -1,4 +1,4 @@
-"""Cases of losses, averages and what training programs ask of shapes.
+"""Cases of losses, moving averages, and static shapes in training programs.
 
 Next to read: `cases.py`, which has them all.
 """
@@ -17,7 +17,7 @@ WHOLE = [[0, 1], [1, 0]]
 
 
 def steps(tf: Any, fetch: Any, count: int = 3) -> Any:
-    """Values of a tensor that is run so often, after variables are initialised."""
+    """The values of a tensor in `count` runs, after variables are initialised."""
     with tf.Session() as sess:
         sess.run(tf.global_variables_initializer())
         return tf.constant(np.array([sess.run(fetch) for _ in range(count)]))

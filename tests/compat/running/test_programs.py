@@ -1,4 +1,4 @@
-"""The programs of `examples/` run, and have TensorFlow's losses at each of a hundred steps, where they have no luck."""
+"""The programs in `examples/` run; deterministic ones have TensorFlow's losses at each of a hundred steps."""
 
 from __future__ import annotations
 

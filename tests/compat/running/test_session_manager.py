@@ -1,4 +1,4 @@
-"""`tf.train.SessionManager`: sessions that are restored, initialised, or waited for."""
+"""`tf.train.SessionManager`: restores and initialises sessions, and waits for checkpoints and ready models."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_wait_for_a_checkpoint_ends(tmp_path: Path, value: Any, monkeypatch: pyt
 
 
 def test_model_that_is_ready_is_waited_for(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each session of this process has variables of its own, so that none is ever ready that nobody initialises."""
+    """Sessions of a process do not share variables, so a model that this session has not initialised is never ready."""
     now, waits = [0.0], list[float]()
 
     def sleep(seconds: float) -> None:

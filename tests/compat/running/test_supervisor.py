@@ -1,4 +1,4 @@
-"""`tf.train.Supervisor`: prepared sessions, checkpoints, summaries, and the end of the input."""
+"""`tf.train.Supervisor`: preparation of sessions, checkpoints, summaries, and the end of the input."""
 
 from __future__ import annotations
 

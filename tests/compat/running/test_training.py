@@ -14,7 +14,7 @@ from aexec import errors
 
 
 def model() -> tuple[Any, Any, Any]:
-    """A variable that goes halfway to 8 with each step: it, the loss, and the step."""
+    """A model whose variable moves halfway to 8 with each step; return the variable, the loss and the train op."""
     v = tf.get_variable("v", [], initializer=tf.zeros_initializer())
     loss = tf.square(v - 8.0)
     step = tf.train.GradientDescentOptimizer(0.25).minimize(loss, tf.train.get_or_create_global_step())
@@ -63,7 +63,7 @@ async def test_saver_awaited(tmp_path: Path) -> None:
 
 
 class Counting(tf.train.SessionRunHook):
-    """Notes what it is called with, and runs a step of its own."""
+    """Records its calls, and runs a step in each."""
 
     def __init__(self, loss: Any) -> None:
         self.loss = loss
@@ -117,7 +117,7 @@ def test_monitored_session_calls_hooks(tmp_path: Path, caplog: pytest.LogCapture
 
 
 def events_of(folder: Path) -> list[tuple[int, str]]:
-    """Steps and tags of the summaries in a folder, once each step of a tag."""
+    """The sorted (step, tag) pairs of all summaries in a folder."""
     found = []
     for path in folder.glob("events*"):
         for record in tf.python_io.tf_record_iterator(str(path)):
@@ -146,7 +146,7 @@ def test_monitored_session_writes_summaries_and_rates(tmp_path: Path) -> None:
 
 
 def test_hooks_get_a_session_without_hooks_when_it_is_created() -> None:
-    """Their runs then are not steps of the training."""
+    """Runs in `after_create_session` are not training steps."""
     v, loss, step = model()
     hook = Counting(loss)
 
@@ -180,7 +180,7 @@ def test_singular_session_restores_and_runs_functions(tmp_path: Path) -> None:
 
 
 def test_scaffold(tmp_path: Path) -> None:
-    """Tells the session how to make itself ready, and with which saver."""
+    """The session uses the scaffold's initialisers and saver."""
     v, _, step = model()
     given = tf.placeholder(tf.float32, [])
     init = tf.group(v.assign(given), tf.train.get_global_step().initializer)

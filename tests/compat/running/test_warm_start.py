@@ -1,4 +1,4 @@
-"""Variables that begin with another model's values, word by word."""
+"""`tf.train.warm_start`: variables start with another model's values, matched by name or by vocabulary."""
 
 from __future__ import annotations
 

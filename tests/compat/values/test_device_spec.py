@@ -1,4 +1,4 @@
-"""Device names whose parts programs change."""
+"""`tf.DeviceSpec`: device names as mutable parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ragged tensors: what they compute is recorded; here are sessions, shapes and refusals."""
+"""Ragged tensors in sessions, their shapes, and refused arguments.  `recorded/` has their values."""
 
 from __future__ import annotations
 

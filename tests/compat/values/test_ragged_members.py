@@ -1,4 +1,4 @@
-"""Members of ragged tensors that make them of nested rows, say how they are nested, and merge axes.
+"""Members of ragged tensors that build nested rows, describe the nesting, and merge axes.
 
 Answers are those of TensorFlow 2.21, with its words.
 """
@@ -32,7 +32,7 @@ def value(tensor: Any) -> Any:
 
 
 def merged(rows: list[Any], outer: int, inner: int) -> list[Any]:
-    """Nested lists with the axes from one to another as one."""
+    """Merge a range of axes of nested lists."""
     if outer > 0:
         return [merged(row, outer - 1, inner - 1) for row in rows]
     for _ in range(inner):

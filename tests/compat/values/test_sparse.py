@@ -1,4 +1,4 @@
-"""Sparse tensors: what their methods say, and what is refused; values are in `sparse_cases.py`."""
+"""Sparse tensors: results of their methods, and refused arguments.  `recorded/sparse_cases.py` has their values."""
 
 from __future__ import annotations
 
