@@ -105,7 +105,7 @@ def error_fields(error: errors.OpError) -> dict[str, Any]:
         "code": int(error.code),
         "message": error.message,
         "node": error.node,
-        "op": error.op,
+        "op": error.op_type,
         "site": error.site,
         "origin": error.origin,
         "derived": error.derived,

@@ -117,7 +117,18 @@ class DType:
     is_quantized: bool
     is_integer: bool
 
-    def __init__(self, enum: int, name: str, np_dtype: Any, *, is_ref: bool = False) -> None:
+    def __new__(cls, enum: int, name: str | None = None, *rest: Any, is_ref: bool = False) -> DType:
+        """A new type, which only this module makes; of a number alone the type with that number, as `as_dtype`."""
+        if name is not None:
+            return super().__new__(cls)
+        number = int(enum)
+        if number not in _BY_ENUM:
+            raise errors.InvalidTypeError(f"{number} does not correspond to a valid tensorflow::DataType")
+        return _BY_ENUM[number]
+
+    def __init__(self, enum: int, name: str | None = None, np_dtype: Any = None, *, is_ref: bool = False) -> None:
+        if name is None:
+            return
         # The cast is for type checkers: the generated stubs have an enum, the generated modules plain integers.
         self.enum = cast("proto.DataType", enum)
         self.wire_name = name

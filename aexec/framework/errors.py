@@ -103,13 +103,14 @@ class OpError(Exception):
 
     Args:
         message: the text; or TensorFlow's three arguments, `(node_def, op, message)`: the definition of the node that
-            failed or None, what is not used, and the text.
+            failed and its operation, each or None, and the text.
 
     Attributes:
         code: the canonical `Code`.
         message: the text: what was expected, what was given, and where; its middle is left out if it is very long.
         node: name of the node that failed, or None.
-        op: op type of that node, or None.
+        op: op type of that node, or None; what a session of `aexec.compat.v1` raises has the operation itself.
+        node_def: its definition, where that is known; else None.
         site: `file:line` of the Python statement that made the node, or None.
         origin: what the node was derived from, as `node 'n' of function 'F'`, or None.
         derived: True if the error only follows from another one of the same step
@@ -123,17 +124,20 @@ class OpError(Exception):
         message: Any = "",
         *theirs: Any,
         node: str | None = None,
-        op: str | None = None,
+        op: Any = None,
         site: str | None = None,
         origin: str | None = None,
         derived: bool = False,
     ) -> None:
+        self.node_def: Any = None
         if theirs:
             if len(theirs) != 2:
                 raise TypeError(f"{type(self).__name__} takes a message, or node_def, op and message")
-            node_def, (_, message) = message, theirs
+            node_def, (operation, message) = message, theirs
             if node_def is not None:
                 node, op = node_def.name, node_def.op
+                self.node_def = node_def
+            op = operation if hasattr(operation, "op_def") else op
         self.message = message
         super().__init__(self.message)
         self.node = node
@@ -141,6 +145,12 @@ class OpError(Exception):
         self.site = site
         self.origin = origin
         self.derived = derived
+
+    @property
+    def op_type(self) -> str | None:
+        """The op type of the node that failed, whichever `op` is."""
+        found: str | None = self.op if self.op is None or isinstance(self.op, str) else self.op.op_def.name
+        return found
 
     @property
     def error_code(self) -> Code:
@@ -172,7 +182,7 @@ class OpError(Exception):
         return f"{self.message}{where}{derived}{made}"
 
     def __reduce__(self) -> tuple[Callable[..., OpError], tuple[Any, ...]]:
-        return (_rebuild, (type(self), self.message, self.node, self.op, self.site, self.origin, self.derived))
+        return (_rebuild, (type(self), self.message, self.node, self.op_type, self.site, self.origin, self.derived))
 
 
 def _rebuild(

@@ -53,7 +53,8 @@ class Optimizer:
     """The base of optimisers.
 
     Args:
-        learning_rate: a number or a scalar tensor.
+        learning_rate: a number or a scalar tensor, or a function that returns one, which is called whenever updates are
+            built; so may the subclass's numbers be.
         use_locking: updates of a ref variable exclude each other; those of resource variables always do.
         name: of the scope of its nodes, and of its slots.
     """
@@ -211,7 +212,7 @@ class Optimizer:
         with control_dependencies(None):
             self.create_slots([variable for _, variable in kept])
         with name_scope(name or self.name) as scope:
-            self._tensors = {key: convert_to_tensor(value, name=key) for key, value in self._numbers.items()}
+            self._tensors = {key: convert_to_tensor(_called(value), name=key) for key, value in self._numbers.items()}
             self.prepare()
             updates = [self._updated(grad, variable) for grad, variable in kept]
             done = self._done(updates, scope, global_step)
@@ -291,6 +292,11 @@ class Optimizer:
     def __repr__(self) -> str:
         numbers = ", ".join(f"{key}={value!r}" for key, value in self._numbers.items())
         return f"<{type(self).__name__} '{self.name}' {numbers}>"
+
+
+def _called(number: Any) -> Any:
+    """A number, or what a function returns for one."""
+    return number() if callable(number) else number
 
 
 def _check_type(name: str, dtype: DType) -> None:

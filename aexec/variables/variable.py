@@ -314,7 +314,7 @@ class Variable(TensorProxy):
         return self._form.after(change)
 
     def __repr__(self) -> str:
-        return f"<Variable '{self.name}' shape={self.static_shape} dtype={self.dtype}>"
+        return self.op.described("Variable", self.name, self.static_shape, self.dtype)
 
 
 @contextmanager

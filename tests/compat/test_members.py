@@ -31,7 +31,6 @@ REASONS = {
     "eager execution": "*.as_numpy_iterator",
     "sessions of other processes: docs/distributed.md": "Session.reset train.Server.*",
     "known and unknown sizes are of classes of their own, which have them": "Dimension.*",
-    "an error has the name of the node and its op's": "OpError.node_def",
     "what says whether a model is ready is refused by name": """train.Scaffold.local_init_feed_dict
     train.Scaffold.ready_for_local_init_op train.Supervisor.ready* train.Supervisor.session_manager""",
     "options that change no result": "data.Options.* data.ThreadingOptions.*",

@@ -131,3 +131,12 @@ class TestEquality:
         for dtype in ALL:
             assert pickle.loads(pickle.dumps(dtype)) is dtype
             assert pickle.loads(pickle.dumps(dtype.ref)) is dtype.ref
+
+    def test_of_a_number(self) -> None:
+        for dtype in ALL:
+            assert aexec.DType(dtype.enum) is dtype and aexec.DType(dtype.ref.enum) is dtype.ref
+        assert aexec.float32.np == np.float32  # as before
+        with pytest.raises(TypeError, match="999 does not correspond to a valid"):
+            aexec.DType(999)
+        with pytest.raises(ValueError, match="invalid literal"):
+            aexec.DType("a")  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ def status_details(error: errors.OpError, reason: str = "") -> bytes:
         reason: a word for programs that says more than the code; "" for none.
     """
     info = rpc.ErrorInfo(reason=reason, domain=_DOMAIN)
-    for name, value in (("node", error.node), ("op", error.op)):
+    for name, value in (("node", error.node), ("op", error.op_type)):
         if value is not None:
             info.metadata[name] = cut_text(value, _MAX_NAME)
     status = rpc.RpcStatus(code=int(error.code), message=cut_text(error.message, _MAX_MESSAGE))

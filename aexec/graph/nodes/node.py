@@ -183,6 +183,14 @@ class Node:
         """Convert the static shape of an output to the type that programs read: here no change."""
         return shape
 
+    def described(self, kind: str, name: str, shape: PartialTensorShape, dtype: DType) -> str:
+        """The `repr` of an output, or of a variable whose node it is; `kind` is the class."""
+        return f"<{kind} '{name}' shape={shape} dtype={dtype}>"
+
+    def printed(self, name: str, shape: PartialTensorShape, dtype: DType) -> str:
+        """The `str` of an output."""
+        return self.described("Tensor", name, shape, dtype)
+
     def output(self, index: int) -> Tensor:
         """Return the tensor of output `index`.  Raises UnknownOutputError if there is no such output."""
         if not 0 <= index < self.num_outputs:
@@ -391,4 +399,7 @@ class Tensor(TensorOperators):
         return block("Tensor", self.name, table("made by", ["type", "shape", "at"], [row], 1))
 
     def __repr__(self) -> str:
-        return f"<Tensor '{self.name}' shape={self.static_shape} dtype={self.dtype}>"
+        return self.node.described("Tensor", self.name, self.static_shape, self.dtype)
+
+    def __str__(self) -> str:
+        return self.node.printed(self.name, self.static_shape, self.dtype)

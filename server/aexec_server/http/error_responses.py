@@ -110,8 +110,8 @@ def error_body(error: errors.OpError, instance: str, trace_id: str = "") -> dict
         body["trace_id"] = trace_id
     if error.node is not None:
         body["node"] = error.node[:_MAX_NAME]
-    if error.op is not None:
-        body["op"] = error.op
+    if error.op_type is not None:
+        body["op"] = error.op_type
     return body
 
 
@@ -132,7 +132,7 @@ def public_error(error: errors.OpError, where: str) -> errors.OpError:
     number = secrets.token_hex(4)
     logger.error("%s failed: internal error %s", where, number, exc_info=error)
     return errors.InternalError(
-        f"internal error {number}; the server's log says more", node=error.node, op=error.op, origin=error.origin
+        f"internal error {number}; the server's log says more", node=error.node, op=error.op_type, origin=error.origin
     )
 
 

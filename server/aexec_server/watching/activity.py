@@ -55,7 +55,7 @@ class Activity:
                 "status": status,
                 "code": error.code.name,
                 "node": error.node,
-                "op": error.op,
+                "op": error.op_type,
             }
         )
 

@@ -15,7 +15,7 @@ from typing import Any
 from aexec import summary, training
 from aexec.compat.v1.namespace import refuse
 from aexec.compat.v1.running.results import writable
-from aexec.compat.v1.running.session import Session
+from aexec.compat.v1.running.session import Session, name_operation
 from aexec.compat.v1.running.session_manager import SessionManager
 from aexec.compat.v1.running.training import (
     CheckpointSaverHook,
@@ -262,7 +262,11 @@ class MonitoredSession:
         """The values of a coroutine function that takes aexec's options, with TensorFlow's."""
         metadata = None if run_metadata is None else RunMetadata()
         settings = None if options is None else RunOptions.of(options)
-        found = self.wait(run(options=settings, metadata=metadata))
+        try:
+            found = self.wait(run(options=settings, metadata=metadata))
+        except errors.OpError as error:
+            name_operation(error, self.graph)
+            raise
         if metadata is not None:
             run_metadata.CopyFrom(metadata.to_proto())
         return writable(found)

@@ -45,6 +45,7 @@ __all__ = [
     "InteractiveSession",
     "Session",
     "in_session",
+    "name_operation",
     "waited",
 ]
 
@@ -151,6 +152,13 @@ def _cast(tensor: Tensor, value: Any, wanted: np.dtype[Any]) -> Any:
     return made
 
 
+def name_operation(error: errors.OpError, graph: Graph) -> None:
+    """Give an error the operation that failed, and its definition, if the graph has it."""
+    operation = None if error.node is None else graph.find(error.node)
+    if operation is not None:
+        error.op, error.node_def = operation, operation.node_def
+
+
 def _metadata(message: Any) -> RunMetadata | None:
     return RunMetadata() if isinstance(message, proto.RunMetadata) else message
 
@@ -219,6 +227,7 @@ class _Entering:
         except errors.OpError as error:
             if error.node is None and error.code in _OF_ARGUMENTS and not isinstance(error, ValueError | TypeError):
                 errors.as_python(error, ValueError if _can_be_fetched(fetches) else TypeError)
+            name_operation(error, self.graph)
             raise
 
     @contextmanager

@@ -14,6 +14,7 @@ from aexec import ops
 from aexec.compat.v1.values.default_session import default_session
 from aexec.compat.v1.values.shapes import TensorShape
 from aexec.framework import errors
+from aexec.framework.dtypes import DType
 from aexec.framework.shape import PartialTensorShape
 from aexec.framework.wire import attr_value
 from aexec.framework.wire.attr_types import NameAttrList, TensorAttr
@@ -23,6 +24,10 @@ from aexec.graph.op_functions import convert_to_tensor
 from aexec.graph.tensor_proxy import TensorProxy
 
 __all__ = ["Operation", "consumers", "give"]
+
+
+def _sizes(shape: PartialTensorShape) -> str:
+    return "<unknown>" if shape.rank is None else str(tuple(shape))
 
 
 class Operation(Node):
@@ -75,6 +80,20 @@ class Operation(Node):
     def shape_as_read(self, shape: PartialTensorShape) -> Any:
         """A `TensorShape`."""
         return TensorShape(shape)
+
+    def described(self, kind: str, name: str, shape: PartialTensorShape, dtype: DType) -> str:
+        """`<tf.Tensor 'x:0' shape=(2,) dtype=float32>`; of a variable in reference form with its reference's type."""
+        if kind == "Variable" and self.output_types[0].is_ref:
+            dtype = self.output_types[0]
+        return f"<tf.{kind} '{name}' shape={_sizes(shape)} dtype={dtype.name}>"
+
+    def printed(self, name: str, shape: PartialTensorShape, dtype: DType) -> str:
+        """`Tensor("x:0", shape=(2,), dtype=float32)`."""
+        known = "" if shape.rank is None else f"shape={_sizes(shape)}, "
+        return f'Tensor("{name}", {known}dtype={dtype.name})'
+
+    def __repr__(self) -> str:
+        return f"<tf.Operation '{self.name}' type={self.type}>"
 
     def __str__(self) -> str:
         return str(self.node_def)
