@@ -10,7 +10,14 @@ from typing import Any
 
 from aexec import ops
 from aexec.client.building import control_dependencies, group, name_scope
-from aexec.compat.v1.functions.control_flow_ops import Assert, assert_less, assert_less_equal, told
+from aexec.compat.v1.functions.control_flow_ops import (
+    Assert,
+    assert_less,
+    assert_less_equal,
+    comparison_assertion,
+    sign_assertion,
+    told,
+)
 from aexec.compat.v1.values.tensors import get_default_graph
 from aexec.framework import dtypes, errors
 from aexec.graph.nodes.node import Node, Tensor
@@ -65,29 +72,9 @@ def add_check_numerics_ops() -> Node:
     return group(*checks[-1:])
 
 
-def assert_negative(
-    x: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
-) -> Node:
-    """`tf.assert_negative`."""
-    return assert_less(x, 0, data, summarize, message, name or "assert_negative")
-
-
-def assert_non_positive(
-    x: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
-) -> Node:
-    """`tf.assert_non_positive`."""
-    return assert_less_equal(x, 0, data, summarize, message, name or "assert_non_positive")
-
-
-def assert_none_equal(
-    x: Any, y: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
-) -> Node:
-    """`tf.assert_none_equal`: x != y for each pair of elements."""
-    with name_scope(name or "assert_none_equal"):
-        left = convert_to_tensor(x)
-        right = convert_to_tensor(y, left.dtype.base)
-        said = ["assert_none_equal does not hold: x, y", left, right]
-        return _asserted(ops.not_equal(left, right), message, said, data, summarize)
+assert_negative = sign_assertion("assert_negative", assert_less)
+assert_non_positive = sign_assertion("assert_non_positive", assert_less_equal)
+assert_none_equal = comparison_assertion("assert_none_equal", ops.not_equal)
 
 
 def assert_near(

@@ -37,6 +37,7 @@ __all__ = [
     "assert_positive",
     "assert_rank",
     "case",
+    "comparison_assertion",
     "cond",
     "foldl",
     "foldr",
@@ -46,6 +47,7 @@ __all__ = [
     "no_op",
     "print_",
     "scan",
+    "sign_assertion",
     "switch_case",
     "tables_initializer",
     "told",
@@ -295,7 +297,9 @@ def told(message: str | None, data: Sequence[Any] | None, otherwise: Sequence[An
     return [*([message] if message else []), *(data or otherwise)]
 
 
-def _assertion(name: str, compare: Callable[..., Tensor]) -> Callable[..., Node]:
+def comparison_assertion(name: str, compare: Callable[..., Tensor]) -> Callable[..., Node]:
+    """Make an assertion that an elementwise comparison of x and y holds everywhere."""
+
     def check(
         x: Any,
         y: Any,
@@ -317,25 +321,32 @@ def _assertion(name: str, compare: Callable[..., Tensor]) -> Callable[..., Node]
     return check
 
 
-assert_equal = _assertion("assert_equal", ops.equal)
-assert_less = _assertion("assert_less", ops.less)
-assert_less_equal = _assertion("assert_less_equal", ops.less_equal)
-assert_greater = _assertion("assert_greater", ops.greater)
-assert_greater_equal = _assertion("assert_greater_equal", ops.greater_equal)
+def sign_assertion(name: str, against: Callable[..., Node]) -> Callable[..., Node]:
+    """Make an assertion that compares each element with 0, by one that `comparison_assertion` made."""
+
+    def check(
+        x: Any,
+        data: Sequence[Any] | None = None,
+        summarize: int | None = None,
+        message: str | None = None,
+        name: str | None = None,
+    ) -> Node:
+        return against(x, 0, data, summarize, message, name or check.__name__)
+
+    check.__name__ = check.__qualname__ = name
+    check.__doc__ = f"`tf.{name}`."
+    return check
 
 
-def assert_positive(
-    x: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
-) -> Node:
-    """`tf.assert_positive`."""
-    return assert_greater(x, 0, data, summarize, message, name or "assert_positive")
+assert_equal = comparison_assertion("assert_equal", ops.equal)
+assert_less = comparison_assertion("assert_less", ops.less)
+assert_less_equal = comparison_assertion("assert_less_equal", ops.less_equal)
+assert_greater = comparison_assertion("assert_greater", ops.greater)
+assert_greater_equal = comparison_assertion("assert_greater_equal", ops.greater_equal)
 
 
-def assert_non_negative(
-    x: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
-) -> Node:
-    """`tf.assert_non_negative`."""
-    return assert_greater_equal(x, 0, data, summarize, message, name or "assert_non_negative")
+assert_positive = sign_assertion("assert_positive", assert_greater)
+assert_non_negative = sign_assertion("assert_non_negative", assert_greater_equal)
 
 
 def assert_rank(
