@@ -1,4 +1,4 @@
-"""The HTML that notebooks show of a checkpoint's reader: its tensors with types and shapes.
+"""The HTML form of a checkpoint reader in notebooks: a table of tensors with dtypes and shapes.
 
 Next to read: `tensor_bundle.py` and `checkpoint_v1.py`, the readers; `aexec/framework/html_repr.py`, the tables.
 """
@@ -27,7 +27,7 @@ class _Reader(Protocol):
 
 
 def checkpoint_html(reader: _Reader, where: str) -> str:
-    """HTML of the first tensors of a checkpoint; of a corrupt one, the error."""
+    """A table of the first tensors of a checkpoint, or the error if the checkpoint is corrupt."""
     try:
         names = list(islice(reader.keys(), _MAX_COUNTED))
         rows = [(name, *_facts(reader, name)) for name in names[:MAX_ROWS]]

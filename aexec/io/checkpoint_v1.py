@@ -43,8 +43,8 @@ _VARINT_BYTES = 10
 _UNSIGNED_BYTES = 3  # for types of up to 16 bits
 # Fields whose numbers have the same bytes in a message as in memory.
 _AS_IN_MEMORY = ("float_val", "double_val", "scomplex_val", "dcomplex_val", "bool_val")
-# `_AT_ONCE`: elements that are put into a message at a time.  The others: how many copies of the values are in memory
-# while the message grows, and later, when its bytes and the table's parts are made.
+# `_AT_ONCE`: number of elements added to a message at a time.  The other two: number of copies of the values in memory
+# while the message grows, and while its bytes and the parts of the table are made.
 _AT_ONCE = DEFAULT.pieces(OBJECT_NS)
 _GROWING, _WRITTEN = 3, 4
 

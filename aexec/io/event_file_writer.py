@@ -3,8 +3,8 @@
     with EventFileWriter("logs") as writer:
         writer.add_summary(summary, step=7)
 
-A file is named `events.out.tfevents.<seconds>.<host><suffix>`, so that a folder's files sort by age and writers of
-several machines do not collide; a second one of the same second has a number before the suffix.
+A file is named `events.out.tfevents.<seconds>.<host><suffix>`, so that the files of a folder sort by age and writers on
+several machines do not collide.  If the name exists, a number is added before the suffix.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _VERSION = "brain.Event:2"
 
 
 def _unused(start: str, suffix: str) -> str:
-    """The path `start` + `suffix`, or with a number between them if there is such a file."""
+    """The path `start` + `suffix`; with the first unused number between them if that file exists."""
     path, number = start + suffix, 0
     while os.path.exists(path):
         number += 1
@@ -40,13 +40,13 @@ class EventFileWriter:
 
     Args:
         logdir: the folder; it is created if missing.
-        max_queue: the number of events that may wait in memory; one more writes them all.
-        flush_seconds: an event that comes this long after the last write writes all of them.
+        max_queue: number of events that may wait in memory; one more event writes them all.
+        flush_seconds: an event that comes this many seconds after the last write also writes them all.
         filename_suffix: end of the file's name.
         clock: returns seconds since 1970.
 
     Raises:
-        OpError: of the class that corresponds to the system's error, here or when events are written.
+        OpError: a file operation failed, here or when events are written; the class follows from the system's error.
     """
 
     def __init__(

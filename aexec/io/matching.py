@@ -47,7 +47,9 @@ def _matching_in(base: str, part: str) -> list[str]:
 
 
 def _expression(part: str) -> re.Pattern[str]:
-    """What lies between two stars matches at its first place, for good: an atomic group, so time stays linear."""
+    """Translate a component of a pattern to a regular expression.
+
+    The text between two stars is an atomic group that matches at its first position, so matching takes linear time."""
     pieces = [""]
     for token in _TOKEN.finditer(part):
         if token[4]:

@@ -135,12 +135,12 @@ class RecordReader:
         self.offset = offset
 
     def __iter__(self) -> Iterator[bytes]:
-        """The rest of the records.  `offset` may be that of a record further on than the last one given."""
+        """Iterate over the remaining records.  `offset` may be ahead of the record that was yielded last."""
         for records in self.lists():
             yield from records
 
     def lists(self) -> Iterator[list[bytes]]:
-        """The rest of the records in lists of one or more; `offset` is that of the record after the list."""
+        """Iterate over the remaining records in non-empty lists; `offset` is that of the record after the list."""
         size = 0
         while True:
             if native.records is not None and size <= _SHORT and (found := self._whole_records(native.records)):
@@ -152,7 +152,7 @@ class RecordReader:
             yield [record]
 
     def _whole_records(self, records: Any) -> list[bytes]:
-        """Read a piece of the file, and return the records that are in it as a whole, up to one that is wrong."""
+        """Read a piece of the file; return the records that lie completely in it, up to a corrupt one."""
         with reporting(self.path):
             piece = self._header + self._source.read(_CHUNK)
             self._header = b""

@@ -1,7 +1,7 @@
-"""Record sources: what the reader ops read from one file, as an iterator of (key, value) pairs.
+"""Record sources: iterators of (key, value) pairs over one file, for the reader ops.
 
-Each kind of file is a function that opens a path and returns an iterator.  The call raises errors at the start of the
-file, the iterator those further on.
+A function per kind of file opens a path and returns the iterator.  The call raises errors at the start of the file, the
+iterator later ones.
 """
 
 from __future__ import annotations
@@ -124,11 +124,11 @@ def fixed_length_records(
 def whole_fixed_length_records(
     path: bytes, record_bytes: int, *, header_bytes: int, footer_bytes: int, compression: Compression
 ) -> Iterator[bytes]:
-    """Records of one length between header and footer, of a file that has nothing else.
+    """Records of one length between header and footer, in a file without incomplete records.
 
     Raises:
-        InvalidArgumentError: the body is not a multiple of the record's length, which is known when the file is opened.
-        DataLossError: the same for a compressed file, after its last whole record.
+        InvalidArgumentError: the body's length is not a multiple of the record's; raised when the file is opened.
+        DataLossError: the same for a compressed file; raised after the last complete record.
     """
 
     def refusal(length: int) -> str:

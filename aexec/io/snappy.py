@@ -1,7 +1,7 @@
-"""Blocks compressed with snappy, whose uncompressed size is checked before it is allocated.
+"""Decompresses snappy blocks, and checks the declared size before allocating it.
 
 Older versions of TensorFlow compressed the index of a checkpoint this way.  A block begins with its uncompressed
-length.  An element of three bytes stands for at most 64 bytes, so a length above that ratio is false.
+length.  Three compressed bytes expand to at most 64 bytes, so a length above that ratio is false.
 """
 
 from __future__ import annotations

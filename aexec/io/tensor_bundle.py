@@ -5,9 +5,9 @@
 `prefix.data-00000-of-00001` and its like, one tensor after another.  A tensor that was
 saved in slices has an entry that lists the slices, and each slice has its own entry.
 
-**Writing is atomic.**  A new checkpoint comes into being when its index is renamed into place, and only then.  A data
-file that an existing index may refer to is never written to: the data files of a checkpoint that replaces one of the
-same prefix have another count in their names.  So a crash leaves either the old checkpoint or the new one.
+**Writing is atomic.**  A checkpoint exists once its index is renamed into place, and not before.  A data file that an
+existing index may refer to is never modified: a checkpoint that replaces one of the same prefix has another number of
+data files in their names.  A crash therefore leaves either the old checkpoint or the new one.
 Next to read: `table.py`; `aexec/kernels/io/save_restore_ops.py`.
 """
 

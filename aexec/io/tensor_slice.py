@@ -1,7 +1,7 @@
-"""`TensorSlice`: a box within a tensor, as checkpoints and the ops that write them name it.
+"""`TensorSlice`: a rectangular part of a tensor, in checkpoints and in the arguments of ops that write them.
 
-A partitioned variable is saved part by part; each part is a box of the whole. The text that ops take also has the
-whole's shape: `4 3 0,2:-` is the first two rows of a [4, 3] tensor.
+A partitioned variable is saved part by part, each as a slice of the whole.  The text form in ops also has the shape of
+the whole: `4 3 0,2:-` is the first two rows of a [4, 3] tensor.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records of text files, plain or compressed: lines, and the records of comma-separated values."""
+"""Reads lines and CSV records from text files, plain or compressed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _QUOTE = b'"'
 
 
 class CSVError(str):
-    """Stands for a field that breaks the rules, and says which."""
+    """Takes the place of a malformed field, with the reason."""
 
     __slots__ = ()
 
@@ -30,7 +30,7 @@ Field = bytes | CSVError
 
 
 def lines(path: bytes, compression: Compression = Compression.NONE) -> Iterator[bytes]:
-    """The lines of a file without their ends, LF, and without any CR; what follows the last LF is a line too.
+    """The lines of a file, split at LF and without any CR; text after the last LF is a line as well.
 
     Raises:
         NotFoundError: there is no such file; and other errors of the system.
@@ -42,7 +42,7 @@ def lines(path: bytes, compression: Compression = Compression.NONE) -> Iterator[
 
 
 def lists_of_lines(path: bytes, compression: Compression = Compression.NONE) -> Iterator[list[bytes]]:
-    """As `lines`, in lists of one or more."""
+    """`lines` in non-empty lists."""
     name = text_path(path)
     file = open_regular(name)
     with closing(file), reporting(name):
@@ -67,11 +67,11 @@ def _check_memory(num_bytes: int) -> None:
 
 
 class CSVFields:
-    """Finds the fields of records.
+    """Splits text into CSV records and their fields.
 
     Args:
         delimiter: the byte between two fields.
-        uses_quotes: a field that begins with a quote ends with one, and may have delimiters and line ends in between.
+        uses_quotes: whether a quoted field may contain delimiters and line ends.
     """
 
     def __init__(self, delimiter: bytes, *, uses_quotes: bool) -> None:
@@ -80,13 +80,13 @@ class CSVFields:
         self._field_end = re.compile(b"[\n\r" + re.escape(delimiter) + b"]")
 
     def record(self, text: bytes, at: int, *, is_all: bool) -> tuple[list[Field], int] | None:
-        """The fields of the record that begins at a position, and the position of the next record.
+        """Split the record that begins at a position; return its fields, and the position of the next record.
 
         Args:
-            is_all: the file ends with the text.
+            is_all: True if the file ends with the text.
 
         Returns:
-            None if the record does not end in this text.
+            None if the record does not end within the text.
         """
         fields: list[Field] = []
         while at < len(text):
