@@ -1,19 +1,18 @@
-"""`tf.gfile` and `tf.io.gfile`: local files, with TensorFlow's names and errors.
+"""`tf.gfile` and `tf.io.gfile`: files with TensorFlow's names and errors, here or in a store that fsspec reaches.
 
-Next to read: Python's `pathlib` and `shutil`, which they call.
+Next to read: `file_systems.py`, where the files are.
 """
 
 from __future__ import annotations
 
-import glob as _glob
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from functools import wraps
-from pathlib import Path
 from typing import IO, Any
 
 from aexec.compat.v1.namespace import namespace
+from aexec.compat.v1.platform.file_systems import Files, Folder, find_files
 from aexec.framework import errors
 
 __all__ = [
@@ -46,7 +45,7 @@ _KINDS: dict[type[OSError], type[errors.OpError]] = {
 
 def _ours(error: OSError) -> errors.OpError:
     kind = next((found for of, found in _KINDS.items() if isinstance(error, of)), errors.UnknownError)
-    return kind(f"{error.filename}; {error.strerror}")
+    return kind(str(error) if error.strerror is None else f"{error.filename}; {error.strerror}")
 
 
 def _raising(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,10 +70,9 @@ class GFile:
     @property
     def _opened(self) -> IO[Any]:
         if self._file is None:
-            binary = "b" in self.mode
+            files, name = find_files(self.name)
             try:
-                text: dict[str, Any] = {} if binary else {"encoding": "utf-8", "newline": ""}
-                self._file = open(self.name, self.mode, **text)  # noqa: SIM115
+                self._file = files.open(name, self.mode)
             except OSError as error:
                 raise _ours(error) from None
         return self._file
@@ -147,92 +145,128 @@ class _Statistics:
 
     Attributes:
         length: bytes.
-        mtime_nsec: time of the last change.
         is_directory: True for a folder.
     """
 
-    def __init__(self, found: os.stat_result, is_directory: bool) -> None:
-        self.length = found.st_size
-        self.mtime_nsec = found.st_mtime_ns
-        self.is_directory = is_directory
+    def __init__(self, files: Files, name: str) -> None:
+        self.length = files.size(name)
+        self.is_directory = files.is_folder(name)
+        self._files = files
+        self._name = name
+
+    @property
+    def mtime_nsec(self) -> int:
+        """The time of the last change in nanoseconds since 1970.
+
+        Raises:
+            UnimplementedError: the store keeps no such times.
+        """
+        return self._files.changed_at(self._name)
 
 
 def Exists(filename: Any) -> bool:  # noqa: N802
     """True if there is a file or folder."""
-    return os.path.exists(filename)
+    files, name = find_files(filename)
+    return files.exists(name)
 
 
 def IsDirectory(dirname: Any) -> bool:  # noqa: N802
     """True for a folder."""
-    return os.path.isdir(dirname)
+    files, name = find_files(dirname)
+    return files.is_folder(name)
 
 
 def Glob(filename: Any) -> list[str]:  # noqa: N802
     """Files whose names match a pattern, or one of several."""
     patterns = filename if isinstance(filename, list | tuple) else [filename]
-    return [found for pattern in patterns for found in sorted(_glob.glob(os.fspath(pattern)))]
+    found = []
+    for pattern in patterns:
+        files, name = find_files(pattern)
+        found += [files.full_name(match) for match in sorted(files.glob(name))]
+    return found
 
 
 @_raising
 def ListDirectory(dirname: Any) -> list[str]:  # noqa: N802
     """The sorted names in a folder.  Raises NotFoundError."""
-    if not os.path.isdir(dirname):
+    files, name = find_files(dirname)
+    if not files.is_folder(name):
         raise errors.NotFoundError(f"Could not find directory {os.fspath(dirname)}")
-    return sorted(os.listdir(dirname))
+    return sorted(files.list_names(name))
 
 
 @_raising
 def MkDir(dirname: Any) -> None:  # noqa: N802
     """Make a folder; its parent must exist."""
-    os.mkdir(dirname)
+    files, name = find_files(dirname)
+    files.make_folder(name)
 
 
 @_raising
 def MakeDirs(dirname: Any) -> None:  # noqa: N802
     """Make a folder and its missing parents."""
-    os.makedirs(dirname, exist_ok=True)
+    files, name = find_files(dirname)
+    files.make_folders(name)
 
 
 @_raising
 def Remove(filename: Any) -> None:  # noqa: N802
     """Delete a file."""
-    os.remove(filename)
+    files, name = find_files(filename)
+    files.remove(name)
 
 
 @_raising
 def DeleteRecursively(dirname: Any) -> None:  # noqa: N802
     """Delete a folder with its contents."""
-    shutil.rmtree(dirname)
+    files, name = find_files(dirname)
+    files.remove_tree(name)
 
 
 @_raising
 def Copy(oldpath: Any, newpath: Any, overwrite: bool = False) -> None:  # noqa: N802
-    """Copy a file.  Raises AlreadyExistsError if the new name exists, unless `overwrite`."""
+    """Copy a file, also from one store to another.
+
+    Raises:
+        AlreadyExistsError: the new name exists, unless `overwrite`.
+    """
     _check_free(newpath, overwrite)
-    shutil.copyfile(oldpath, newpath)
+    with GFile(oldpath, "rb") as source, GFile(newpath, "wb") as target:
+        shutil.copyfileobj(source, target)
+        target.write(b"")  # of an empty file, too, a copy is made
 
 
 @_raising
 def Rename(oldname: Any, newname: Any, overwrite: bool = False) -> None:  # noqa: N802
-    """Rename a file or folder.  Raises as `Copy`."""
+    """Rename a file or folder.
+
+    Raises:
+        AlreadyExistsError: the new name exists, unless `overwrite`.
+        UnimplementedError: the names lead to different stores.
+    """
     _check_free(newname, overwrite)
-    os.replace(oldname, newname)
+    (files, old), (others, new) = find_files(oldname), find_files(newname)
+    if not files.is_same(others):
+        raise errors.UnimplementedError(f"Renaming {os.fspath(oldname)} to {os.fspath(newname)} not implemented")
+    files.rename(old, new)
 
 
 def _check_free(path: Any, overwrite: bool) -> None:
-    if not overwrite and os.path.exists(path):
+    if not overwrite and Exists(path):
         raise errors.AlreadyExistsError(f"file already exists: {os.fspath(path)}")
 
 
 @_raising
 def Stat(filename: Any) -> Any:  # noqa: N802
-    """Length and time of a file."""
-    return _Statistics(os.stat(filename), os.path.isdir(filename))
+    """Length and time of a file.  Raises NotFoundError."""
+    return _Statistics(*find_files(filename))
 
 
-def Walk(top: Any, in_order: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:  # noqa: N802
+def Walk(top: Any, in_order: bool = True) -> Iterator[Folder]:  # noqa: N802
     """Yield folder, its folders, and its files, for a folder and all below."""
-    return os.walk(Path(top), topdown=in_order)
+    files, name = find_files(top)
+    for folder, folders, names in files.walk(name, parents_first=in_order):
+        yield files.full_name(folder), folders, names
 
 
 __getattr__, __dir__ = namespace(
