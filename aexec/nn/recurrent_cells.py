@@ -52,7 +52,7 @@ class RNNCell(ABC):
     """A cell: `outputs, state = cell(inputs, state)`.
 
     Attributes:
-        state_size: the size of an example's state; a structure of sizes if the state is one.
+        state_size: the size of an example's state, or its shape; a structure of these if the state is one.
         output_size: the same for the outputs.
     """
 
@@ -76,8 +76,9 @@ class RNNCell(ABC):
             return pack(self.state_size, [zeros(_sizes(batch_size, size), dtype) for size in sizes])
 
 
-def _sizes(batch_size: Any, size: int) -> Any:
-    return [batch_size, size] if isinstance(batch_size, int) else ops.pack([batch_size, size])
+def _sizes(batch_size: Any, size: Any) -> Any:
+    sizes = [batch_size, *([size] if isinstance(size, int) else map(int, size))]
+    return sizes if isinstance(batch_size, int) else ops.pack(sizes)
 
 
 class WeightedCell(RNNCell):

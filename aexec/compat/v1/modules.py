@@ -81,4 +81,5 @@ class MissingModules(MetaPathFinder):
         if package != self._package:
             return
         why = self._missing.get(name) or unknown(package, name)
-        raise ModuleNotFoundError(f"{package} has no module {name!r}: {why}", name=fullname)
+        # With the full name, `from package import name` would pass over this error and say less itself.
+        raise ModuleNotFoundError(f"{package} has no module {name!r}: {why}", name=name)

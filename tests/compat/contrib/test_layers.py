@@ -311,7 +311,8 @@ def test_slim_losses_take_predictions_first() -> None:
     ("name", "words"),
     [
         ("contrib.keras", "layers are functions here"),
-        ("contrib.learn", "MonitoredTrainingSession"),
+        ("contrib.learn.Experiment", "MonitoredTrainingSession"),
+        ("contrib.learn.datasets", "aexec.compat.mnist"),
         ("contrib.layers.real_valued_column", "use tf.feature_column.numeric_column"),
         ("contrib.rnn.NASCell", "in `call`"),
         ("contrib.slim.nets", "put their files beside yours"),
@@ -325,4 +326,6 @@ def test_missing_part_of_contrib_says_what_to_use(name: str, words: str) -> None
 def test_missing_module_of_contrib_says_what_to_use() -> None:
     with pytest.raises(ModuleNotFoundError, match="no TPUs"):
         importlib.import_module("aexec.compat.v1.contrib.tpu")
+    with pytest.raises(ModuleNotFoundError, match="no TPUs"):
+        from aexec.compat.v1.contrib import tpu  # noqa: F401
     assert importlib.import_module("aexec.compat.v1.contrib.slim") is tf.contrib.slim

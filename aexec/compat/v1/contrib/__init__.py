@@ -19,7 +19,6 @@ _MISSING = {
     "eager": "there is no eager execution: build a graph and run it in a session",
     "estimator": "use tf.estimator",
     "keras": "layers are functions here (tf.layers, aexec.nn), and variables are those of tf.get_variable",
-    "learn": "write the loop with tf.train.MonitoredTrainingSession; MNIST is read by aexec.compat.mnist",
     "lite": "aexec runs graphs as they are, or OpenVINO runs regions of them: docs/delegates.md",
     "summary": "use tf.summary",
     "tensorboard": "aexec.summary writes the event files that TensorBoard reads",
@@ -31,8 +30,8 @@ __getattr__, __dir__ = namespace(
     {
         **{
             name: f"contrib.{name}"
-            for name in """crf data feature_column framework layers legacy_seq2seq metrics opt rnn seq2seq slim tfprof
-            training""".split()
+            for name in """crf data feature_column framework layers learn legacy_seq2seq metrics opt rnn seq2seq slim
+            tfprof training""".split()
         },
         "distributions": "networks.distributions",
         "lookup": "functions.lookup",
