@@ -14,6 +14,7 @@ import aexec
 from aexec import nn, ops
 from aexec.control_flow.structure import leaves_of
 from aexec.framework import errors
+from aexec.framework.shape import PartialTensorShape
 from tests.nn.rnn_cases import CASES, X, weights
 
 # Of TensorFlow 2.21, in graph mode: variables, outputs and states, and what stands for each gradient.
@@ -165,3 +166,29 @@ def test_invalid_arguments_are_refused() -> None:
     for message, build in refused:
         with aexec.Graph(), pytest.raises(errors.InvalidArgumentError, match=message):
             build()
+
+
+class Accumulating(nn.RNNCell):
+    """A cell with a matrix for each example, to which it adds its inputs, and a number."""
+
+    state_size = (PartialTensorShape([2, 3]), 1)
+    output_size = 2
+
+    def __call__(self, inputs: Any, state: Any, scope: str | None = None) -> tuple[Any, Any]:
+        matrix, count = state
+        matrix = ops.add(matrix, ops.expand_dims(inputs, -1))
+        return ops.sum(matrix, [2]), (matrix, ops.add(count, 1.0))
+
+
+async def test_state_may_have_any_rank() -> None:
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [None, None, 2])
+        cell = Accumulating()
+        states = [cell.zero_state(batch, "float32") for batch in (4, ops.gather(ops.shape(x), 0))]
+        assert [[str(leaf.shape) for leaf in state] for state in states] == [["[4,2,3]", "[4,1]"], ["[?,2,3]", "[?,1]"]]
+        outputs, last = nn.dynamic_rnn(cell, x, initial_state=states[1])
+    async with aexec.Session(graph) as session:
+        found, (matrix, count) = await session.run([outputs, last], {x: np.ones((4, 5, 2), np.float32)})
+    np.testing.assert_array_equal(matrix, np.full((4, 2, 3), 5.0))
+    np.testing.assert_array_equal(count, np.full((4, 1), 5.0))
+    np.testing.assert_array_equal(found[:, :, 0], np.tile(3.0 * np.arange(1, 6), (4, 1)))
