@@ -182,18 +182,21 @@ def dynamic_decode(
             parallel_iterations=parallel_iterations,
             maximum_iterations=maximum_iterations,
         )
-        stacked = [array.stack() for array in written]
-        known = [
-            ops.ensure_shape(leaf, shape=[None, *shape]) if shape.rank is not None else leaf
-            for leaf, shape in zip(stacked, shapes, strict=True)
-        ]
-        outputs = pack(structure, known)
+        outputs = pack(structure, _stacked(written, shapes))
         with suppress(NotImplementedError):
             outputs, last = decoder.finalize(outputs, last, lengths)
         if not output_time_major:
             leaves = [_batch_first(leaf) for leaf in leaves_of(outputs)]
             outputs = pack(outputs, leaves)
         return outputs, last, lengths
+
+
+def _stacked(arrays: list[Any], shapes: list[Any]) -> list[Tensor]:
+    """The elements of each array as one tensor, [time, *shape]."""
+    return [
+        ops.ensure_shape(array.stack(), shape=[None, *shape]) if shape.rank is not None else array.stack()
+        for array, shape in zip(arrays, shapes, strict=True)
+    ]
 
 
 def _all(values: Tensor) -> Tensor:
