@@ -17,7 +17,7 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.html_repr import block
 from aexec.framework.op_contract import op_registry
-from aexec.framework.wire.message_files import read_message
+from aexec.framework.wire.message_files import read_message_file
 from aexec.framework.wire.messages import as_message
 from aexec.graph.graph import Graph
 from aexec.graph.signature import Signature, choose_signature, signature_tables
@@ -82,7 +82,7 @@ class MetaGraph:
             NotFoundError: the file does not exist.
             InvalidArgumentError: the file cannot be read, or does not hold a MetaGraphDef.
         """
-        return cls.from_proto(read_message(path, proto.MetaGraphDef, is_text=Path(path).suffix == ".pbtxt"))
+        return cls.from_proto(read_message_file(path, proto.MetaGraphDef, is_text=Path(path).suffix == ".pbtxt"))
 
     def to_proto(self, *, clear_devices: bool = False, strip_default_attrs: bool = False) -> proto.MetaGraphDef:
         """Return the MetaGraphDef, with a list of the ops that it uses.

@@ -22,7 +22,7 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.html_repr import block
 from aexec.framework.memory.garbage_collector import collector_paused
-from aexec.framework.wire.message_files import read_message
+from aexec.framework.wire.message_files import read_message_file
 from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.signature import Signature, signature_tables
@@ -183,7 +183,7 @@ def read_saved_model(directory: Path) -> proto.SavedModel:
     """
     for name in FILE_NAMES:
         with suppress(errors.NotFoundError):
-            return read_message(directory / name, proto.SavedModel, is_text=name.endswith(".pbtxt"))
+            return read_message_file(directory / name, proto.SavedModel, is_text=name.endswith(".pbtxt"))
     raise errors.NotFoundError(
         f"Could not find SavedModel .pb or .pbtxt at supplied export directory path: {directory}"
     )

@@ -13,12 +13,12 @@ from google.protobuf.message import DecodeError, Message
 from aexec.framework import errors
 from aexec.framework.wire.messages import unreadable
 
-__all__ = ["read_message"]
+__all__ = ["read_message_file"]
 
 M = TypeVar("M", bound=Message)
 
 
-def read_message(path: str | Path, kind: type[M], *, is_text: bool) -> M:
+def read_message_file(path: str | Path, kind: type[M], *, is_text: bool) -> M:
     """Read a message of class `kind` from a file.
 
     Args:

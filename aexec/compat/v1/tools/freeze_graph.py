@@ -21,7 +21,7 @@ from aexec.compat.v1.running.session import Session
 from aexec.compat.v1.running.training import Saver, checkpoint_exists, import_meta_graph
 from aexec.compat.v1.values.tensors import Graph
 from aexec.framework import errors
-from aexec.framework.wire.message_files import read_message
+from aexec.framework.wire.message_files import read_message_file
 
 __all__ = ["freeze_graph", "freeze_graph_with_def_protos"]
 
@@ -165,4 +165,4 @@ def _saver(graph: Any, definition: proto.SaverDef | None, checkpoint: str) -> Sa
 def _read(path: str, kind: type[M], is_binary: bool) -> M:
     if not os.path.exists(path):
         raise errors.NotFoundError(f"Input file '{path}' does not exist!")
-    return read_message(path, kind, is_text=not is_binary)
+    return read_message_file(path, kind, is_text=not is_binary)
