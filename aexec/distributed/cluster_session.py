@@ -203,6 +203,9 @@ class ClusterSession(Session):
     def __new__(cls, *args: Any, **kwargs: Any) -> ClusterSession:
         return object.__new__(cls)
 
+    def own_loop(self, is_alone: Callable[[], bool]) -> None:
+        """Nothing: values of the tasks come by its loop, for which slices stay short."""
+
     def _make_devices(self) -> tuple[Device, ...]:
         found = [device for task in self.tasks.values() for device in task.devices]
         filters = [DeviceName.parse(each) for each in self.config.device_filters]

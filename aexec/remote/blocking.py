@@ -117,7 +117,9 @@ class BlockingSession:
     def _enter(self) -> None:
         thread = self._thread = LoopThread("aexec.blocking")
         try:
-            self._session = thread.wait(self._open())
+            self._session = session = thread.wait(self._open())
+            if isinstance(session, Session):
+                session.own_loop(thread.has_one_caller)
         except BaseException:
             self._closed = True
             thread.stop()

@@ -59,7 +59,8 @@ class SessionConfig:
         intra_op_threads: threads that work on heavy kernels together, if fewer kernels than that run at once; 0 for
             one per core.
         slice_seconds: longest time in seconds for which inline work may hold the event loop; it decides which calls
-            are made inline, and which in a thread.  At least 10 µs.
+            are made inline, and which in a thread.  At least 10 µs.  None is 1 ms, and 20 ms while a session has its
+            loop to itself (`SyncSession`, with one caller).
         operation_timeout: deadline in seconds for runs that set none; None for no deadline.
         max_steps: most steps that run at once; further ones wait for a place in order of arrival.  A step that waits
             for another one, such as for an element of a queue, keeps its place.  None for no limit.
@@ -125,7 +126,7 @@ class SessionConfig:
     inter_op_threads: int = 0
     thread_pools: Sequence[ThreadPool] = ()
     intra_op_threads: int = 0
-    slice_seconds: float = SLICE_SECONDS
+    slice_seconds: float | None = None
     operation_timeout: float | None = None
     max_steps: int | None = None
     max_waiting_steps: int | None = None
@@ -161,7 +162,8 @@ class SessionConfig:
     replicated: bool = False
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.slice_seconds, Real) and SHORTEST_SLICE <= self.slice_seconds < math.inf):
+        seconds = SLICE_SECONDS if self.slice_seconds is None else self.slice_seconds
+        if not (isinstance(seconds, Real) and SHORTEST_SLICE <= seconds < math.inf):
             raise errors.InvalidArgumentError(
                 f"slice_seconds must be a number of seconds, at least {SHORTEST_SLICE:g}, got {self.slice_seconds!r}"
             )

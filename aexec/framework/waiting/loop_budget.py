@@ -115,10 +115,10 @@ class LoopBudget:
     """What a slice of some length allows.
 
     Args:
-        slice_seconds: the length of a slice.
+        slice_seconds: the length of a slice; None for the usual one.
 
     Attributes:
-        slice_seconds: as given.
+        slice_seconds: the length of a slice.
         slice_ns: the same in nanoseconds.
         inline_ns: the longest call on the loop; longer ones go to a thread.
         measured_seconds: calls of at least this length are compared with their estimate.
@@ -138,8 +138,8 @@ class LoopBudget:
         "small_elements",
     )
 
-    def __init__(self, slice_seconds: float = SLICE_SECONDS) -> None:
-        self.slice_seconds = slice_seconds
+    def __init__(self, slice_seconds: float | None = None) -> None:
+        self.slice_seconds = slice_seconds = SLICE_SECONDS if slice_seconds is None else slice_seconds
         self.slice_ns = slice_seconds * 1e9
         self.inline_ns = max(HOP_NS, _INLINE_SHARE * self.slice_ns)
         self.measured_seconds = _MEASURED_SHARE * self.inline_ns * 1e-9

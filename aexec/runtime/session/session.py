@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import weakref
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from google.protobuf.message import Message
@@ -266,6 +266,14 @@ class Session(SessionRuns):
         then.
         """
         self._graph.is_own = True
+
+    def own_loop(self, is_alone: Callable[[], bool]) -> None:
+        """Declare that nothing but this session runs on its event loop; before its first run.
+
+        Args:
+            is_alone: whether at most one caller waits for the session; called at the beginning of each slice.
+        """
+        self._steps.own_loop(is_alone)
 
     def _release_graph(self) -> None:
         self._graph.release()

@@ -39,6 +39,7 @@ class LoopThread:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._stopped = False
+        self._callers = 0
         self._thread = threading.Thread(target=_serve, args=(runner,), name=name, daemon=True)
         self._thread.start()
 
@@ -50,12 +51,21 @@ class LoopThread:
             BaseException: whatever the coroutine raises.
         """
         future: Future[T] = Future()
+        with self._lock:
+            self._callers += 1
         try:
             self._submit(coroutine, future)  # inside `try`, as an interrupt may come when the coroutine runs already
             return _result(future)
         except BaseException:
             future.cancel()  # if the wait was interrupted; has no effect on an ended one
             raise
+        finally:
+            with self._lock:
+                self._callers -= 1
+
+    def has_one_caller(self) -> bool:
+        """True if no more than one thread waits for the loop."""
+        return self._callers <= 1
 
     def _submit(self, coroutine: Coroutine[Any, Any, T], future: Future[T]) -> None:
         with self._lock:

@@ -47,11 +47,12 @@ class SliceClock:
             0 is strict FIFO.
 
     Attributes:
-        budget: as given.
+        budget: as given, or as set by `set_budget`.
+        helpers: as given.
         longest: the longest time, in seconds, for which a slice that the session used held the loop.
     """
 
-    __slots__ = ("_helpers", "_length", "_patience", "_turns", "budget", "longest")
+    __slots__ = ("_length", "_patience", "_turns", "budget", "helpers", "longest")
 
     def __init__(
         self,
@@ -60,12 +61,16 @@ class SliceClock:
         turns: LoopTurns | None = None,
         patience: float = _PATIENCE,
     ) -> None:
-        self.budget = budget
+        self.set_budget(budget)
         self.longest = 0.0
-        self._helpers = helpers
-        self._length = budget.slice_seconds
+        self.helpers = helpers
         self._turns = turns
-        self._patience = patience * self._length
+        self._patience = patience
+
+    def set_budget(self, budget: LoopBudget) -> None:
+        """Have slices of another length from the next on."""
+        self.budget = budget
+        self._length = budget.slice_seconds
 
     def open(self, loop: asyncio.AbstractEventLoop) -> float:
         """Return the end of the open slice; opens one if the loop has had its turn since the last."""
@@ -79,7 +84,7 @@ class SliceClock:
     def use_limits(self) -> None:
         """Use the session's budget and helpers for the work on this thread from now on; others may share the loop."""
         use_budget(self.budget)
-        use_helpers(self._helpers)
+        use_helpers(self.helpers)
 
     def enter(self, loop: asyncio.AbstractEventLoop) -> float:
         """`open`, for a run that begins; returns 0, a slice that is over, if others have waited for too long.
@@ -87,7 +92,7 @@ class SliceClock:
         Then it opens no slice, which would be over when the waiting ones get to it.
         """
         turns = self._turns or self._turns_of(loop)
-        if (turns.line or turns.woken > 1) and turns.waited_longer(self._patience):
+        if (turns.line or turns.woken > 1) and turns.waited_longer(self._patience * self._length):
             return 0.0
         return self.open(loop)
 

@@ -112,7 +112,7 @@ def facts(error: errors.OpError) -> tuple[Any, ...]:
     message = error.message
     if message.startswith("From /job:"):
         _, _, message = message.partition(":\n")
-    return error.code, message, error.node, error.op
+    return error.code, message, error.node, error.op_type
 
 
 class TestRunning:

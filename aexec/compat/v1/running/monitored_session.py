@@ -219,7 +219,7 @@ class MonitoredSession:
             init_fn=None if scaffold.init_fn is None else _called(scaffold, self.plain),
             local_init_op=scaffold.local_init_op,
             ready_op=scaffold.ready_op,
-            make_session=lambda graph: _Session(graph, config=settings),
+            make_session=lambda graph: self._made(graph, settings),
             handle_signals=False,
         )
         try:
@@ -228,6 +228,11 @@ class MonitoredSession:
             self._thread.stop()
             raise
         self._open = True
+
+    def _made(self, graph: Any, settings: SessionConfig) -> Any:
+        session = _Session(graph, config=settings)
+        session.own_loop(self._thread.has_one_caller)
+        return session
 
     def wait(self, coroutine: Any) -> Any:
         """Run a coroutine on the session's loop; return its result."""
