@@ -46,6 +46,7 @@ from aexec.runtime.session.session_runs import SessionRuns
 from aexec.runtime.session.session_steps import SessionSteps
 from aexec.runtime.session.session_tensors import SessionTensors
 from aexec.runtime.session.unused_graphs import free_unused_graphs
+from aexec.runtime.threads.own_loop import OwnLoopClock
 from aexec.runtime.threads.thread_pools import ThreadPools
 
 __all__ = ["Session"]
@@ -273,7 +274,11 @@ class Session(SessionRuns):
         Args:
             is_alone: whether at most one caller waits for the session; called at the beginning of each slice.
         """
-        self._steps.own_loop(is_alone)
+        if self.config.slice_seconds is None:
+            steps = self._steps
+            steps.slices = OwnLoopClock(
+                steps.slices, lambda: len(steps.in_flight) <= 1 and not steps.background and is_alone()
+            )
 
     def _release_graph(self) -> None:
         self._graph.release()

@@ -44,7 +44,6 @@ from aexec.runtime.session.session_memory import SessionMemory
 from aexec.runtime.session.session_tensors import SessionTensors
 from aexec.runtime.session.step import Prepared, Step
 from aexec.runtime.session.step_places import StepPlaces
-from aexec.runtime.threads.own_loop import OwnLoopClock
 from aexec.runtime.threads.slices import SliceClock
 from aexec.runtime.threads.thread_pools import ThreadPools
 
@@ -169,13 +168,6 @@ class SessionSteps:
             from aexec.runtime.session.measured_steps import MeasuredSteps
 
             self._measured_steps = MeasuredSteps(config.build_cost_model, config.build_cost_model_after)
-
-    def own_loop(self, is_alone: Callable[[], bool]) -> None:
-        """See `Session.own_loop`."""
-        if self._config.slice_seconds is None:
-            self.slices = OwnLoopClock(
-                self.slices, lambda: len(self.in_flight) <= 1 and not self.background and is_alone()
-            )
 
     @property
     def graph(self) -> Graph:

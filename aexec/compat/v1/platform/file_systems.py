@@ -85,7 +85,7 @@ def find_files(path: Any) -> tuple[Files, str]:
         # Names come and go while a program runs: lists of them are not kept.
         system, stripped = importlib.import_module("fsspec.core").url_to_fs(name, use_listings_cache=False)
     except (ImportError, ValueError) as error:
-        raise errors.UnimplementedError(
+        raise errors.UnsupportedError(
             f"File system scheme '{scheme[1]}' not implemented (file: '{name}'): {error}"
         ) from None
     return _StoredFiles(system, name, stripped), stripped
@@ -208,7 +208,7 @@ class _StoredFiles:
         try:
             return int(self._system.modified(name).timestamp() * 1e9)
         except NotImplementedError:
-            raise errors.UnimplementedError(f"{self.full_name(name)}: this store keeps no times of changes") from None
+            raise errors.UnsupportedError(f"{self.full_name(name)}: this store keeps no times of changes") from None
 
     def walk(self, folder: str, *, parents_first: bool) -> Iterator[Folder]:
         found: Iterator[Folder] = self._system.walk(folder, topdown=parents_first)

@@ -247,7 +247,7 @@ def Rename(oldname: Any, newname: Any, overwrite: bool = False) -> None:  # noqa
     _check_free(newname, overwrite)
     (files, old), (others, new) = find_files(oldname), find_files(newname)
     if not files.is_same(others):
-        raise errors.UnimplementedError(f"Renaming {os.fspath(oldname)} to {os.fspath(newname)} not implemented")
+        raise errors.UnsupportedError(f"Renaming {os.fspath(oldname)} to {os.fspath(newname)} not implemented")
     files.rename(old, new)
 
 
