@@ -391,6 +391,10 @@ __getattr__, __dir__ = namespace(
             for name in """BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUCell LSTMCell LSTMStateTuple
             MultiRNNCell RNNCell ResidualWrapper""".split()
         },
+        **{
+            name: f"contrib.convolutional_cells:{name}"
+            for name in "Conv1DLSTMCell Conv2DLSTMCell Conv3DLSTMCell ConvLSTMCell".split()
+        },
         "static_bidirectional_rnn": "networks.nn:static_bidirectional_rnn",
         "static_rnn": "networks.nn:static_rnn",
         "static_state_saving_rnn": "networks.nn:static_state_saving_rnn",
@@ -398,10 +402,9 @@ __getattr__, __dir__ = namespace(
     {
         "AttentionCellWrapper": "use tf.contrib.seq2seq.AttentionWrapper with BahdanauAttention",
         **dict.fromkeys(
-            """BidirectionalGridLSTMCell ConvLSTMCell Conv1DLSTMCell Conv2DLSTMCell Conv3DLSTMCell
-            CoupledInputForgetGateLSTMCell GLSTMCell GridLSTMCell IndRNNCell IndyGRUCell IndyLSTMCell
-            IntersectionRNNCell NASCell PhasedLSTMCell SRUCell TimeFreqLSTMCell
-            TimeReversedFusedRNN UGRNNCell WeightNormLSTMCell""".split(),
+            """BidirectionalGridLSTMCell CoupledInputForgetGateLSTMCell GLSTMCell GridLSTMCell IndRNNCell IndyGRUCell
+            IndyLSTMCell IntersectionRNNCell NASCell PhasedLSTMCell SRUCell TimeFreqLSTMCell TimeReversedFusedRNN
+            UGRNNCell WeightNormLSTMCell""".split(),
             "write a tf.nn.rnn_cell.RNNCell with its formula in `call`",
         ),
         **dict.fromkeys(
