@@ -128,6 +128,7 @@ class LoopBudget:
     """
 
     __slots__ = (
+        "_usual_slices",
         "inline_ns",
         "measured_seconds",
         "once_seconds",
@@ -141,6 +142,7 @@ class LoopBudget:
     def __init__(self, slice_seconds: float | None = None) -> None:
         self.slice_seconds = slice_seconds = SLICE_SECONDS if slice_seconds is None else slice_seconds
         self.slice_ns = slice_seconds * 1e9
+        self._usual_slices = max(1.0, slice_seconds / SLICE_SECONDS)
         self.inline_ns = max(HOP_NS, _INLINE_SHARE * self.slice_ns)
         self.measured_seconds = _MEASURED_SHARE * self.inline_ns * 1e-9
         self.small_elements = int(self.inline_ns / _SLOWEST_ELEMENT_NS)
@@ -151,6 +153,13 @@ class LoopBudget:
     def allows(self, nanoseconds: float) -> bool:
         """True if work of this length may be done on the loop."""
         return nanoseconds <= self.inline_ns
+
+    def as_usual(self, seconds: float) -> float:
+        """The lateness in seconds, of a slice of the usual length, that means as much as this one of a longer slice.
+
+        The last call of a slice may take a part of the slice's length, and makes it so much late.
+        """
+        return seconds / self._usual_slices
 
     def pieces(self, nanoseconds: float) -> int:
         """The number of units of this length in one piece of work: a slice's worth, at least one."""

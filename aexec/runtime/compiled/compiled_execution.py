@@ -25,6 +25,7 @@ from aexec.framework.memory import log_memory
 from aexec.framework.memory.freed_memory import FREED_MEMORY
 from aexec.framework.waiting.cancellation import CancellationManager
 from aexec.framework.waiting.inline_call import InlineCallError, NeedsThreadError
+from aexec.framework.waiting.loop_budget import current_budget
 from aexec.runtime.compiled.compiled_plan import CompiledPlan, Position, compile_plan, prepare_functions
 from aexec.runtime.compiled.line_calls import CHANGES, ON_LOOP, HeavyError, WaitsError
 from aexec.runtime.compiled.stretch import LineGenerator, Stretch
@@ -159,7 +160,7 @@ class CompiledExecution(Execution):
         line: LineGenerator = compiled.function(self._root_context(), end, *feeds)
         given: float | None = None
         policy, memory = self.plan.compilation, self.environment.memory
-        slice_seconds = self.environment.slices.budget.slice_seconds
+        budget = self.environment.slices.budget
         try:
             while True:
                 began, worked = perf_counter(), thread_time()
@@ -172,7 +173,8 @@ class CompiledExecution(Execution):
                     now, took = perf_counter(), thread_time() - worked
                     if now > end or policy.unsettled:
                         # Time for which this thread had no processor is not the calls'.
-                        policy.slice_ended(took - (end - began) if now > end else 0.0, took - slice_seconds)
+                        late = took - (end - began) if now > end else 0.0
+                        policy.slice_ended(budget.as_usual(late), budget.as_usual(took - budget.slice_seconds))
                 given = end
                 if type(yielded) is tuple:
                     stretch = Stretch(line, yielded, self.environment.slices.budget, memory)
@@ -392,7 +394,7 @@ def run_line(line: CompiledForm, context: OpKernelContext | None, feeds: Sequenc
     late = perf_counter() - end
     policy = line.policy
     if late > 0.0 or policy.unsettled:
-        policy.slice_ended(late)
+        policy.slice_ended(current_budget().as_usual(late))
         policy.finished()
     return results
 

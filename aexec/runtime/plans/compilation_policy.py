@@ -33,7 +33,7 @@ COMPILE_AT = 3
 # Stop compiling a plan after this many consecutive runs that fell back to the interpreter; if heavy calls were the
 # cause, write its line so that it continues in a thread.
 GIVE_UP_AT = 5
-# A run or a slice is late if it ends more than this many seconds after its slice.
+# A run or a slice is late if it ends more than this many seconds after its slice of the usual length.
 OVERRUN = 0.5e-3
 # This many consecutive runs of a short line, or slices, must be late to raise a suspicion: a single one may have lost
 # the processor to another process.
@@ -243,8 +243,8 @@ class CompilationPolicy:
         """Report the end of a slice, or of a run of a short line.
 
         Args:
-            late: seconds from the end of its slice; 0 or less if it was in time.
-            worked: processor seconds that it used beyond the length of a slice.
+            late: seconds from the end of its slice, by `LoopBudget.as_usual`; 0 or less if it was in time.
+            worked: processor seconds that it used beyond the length of a slice, likewise.
         """
         self.late = self.late + 1 if late > OVERRUN and not self.patience else 0
         if self.late:

@@ -40,6 +40,11 @@ def test_work_shorter_than_a_hop_never_goes_to_a_thread() -> None:
     assert tiny.pieces(1e9) == tiny.plan_nodes == 1
 
 
+def test_long_slice_may_end_later() -> None:
+    assert LoopBudget(1e-3).as_usual(4e-4) == LoopBudget(1e-5).as_usual(4e-4) == 4e-4
+    assert LoopBudget(20e-3).as_usual(8e-3) == pytest.approx(4e-4)
+
+
 async def test_check_asks_the_budget_of_the_slice_that_the_loop_is_in() -> None:
     before = current_budget()
     try:
