@@ -67,7 +67,7 @@ def noise(tf: Any) -> Any:
 
 
 def accumulated(tf: Any) -> Any:
-    """The results of an accumulator for gradients of several steps, some of which are stale."""
+    """The results of an accumulator that is given gradients of several steps, stale ones too."""
     held = tf.placeholder(tf.float32, [2])
     step = tf.placeholder(tf.int64, [])
     kept = tf.ConditionalAccumulator(tf.float32, shape=[2])

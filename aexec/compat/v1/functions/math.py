@@ -1,4 +1,4 @@
-"""`tf.math`: the namespace of mathematical functions, most of which `tf` has as well.
+"""`tf.math`: the namespace of mathematical functions; `tf` has most of them as well.
 
 Next to read: `math_ops.py`.
 """

@@ -57,7 +57,7 @@ def write_string_to_file(filename: Any, file_content: str | bytes) -> None:
 
 
 def atomic_write_string_to_file(filename: Any, contents: str | bytes, overwrite: bool = True) -> None:
-    """Write a file, of which others see nothing before it is whole.  Raises AlreadyExistsError unless `overwrite`."""
+    """Write a file; others see it when it is whole.  Raises AlreadyExistsError unless `overwrite`."""
     beside = f"{os.fspath(filename)}.tmp{os.getpid()}"
     write_string_to_file(beside, contents)
     try:

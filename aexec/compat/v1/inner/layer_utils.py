@@ -97,7 +97,7 @@ def conv_output_length(
 
 
 def conv_input_length(output_length: int | None, filter_size: int, padding: str, stride: int) -> int | None:
-    """The size of an image of which a convolution makes the given size."""
+    """The size of the image that a convolution takes to make one of the given size."""
     if output_length is None:
         return None
     border = _by_padding(padding, same=filter_size // 2, valid=0, full=filter_size - 1)

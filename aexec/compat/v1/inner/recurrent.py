@@ -30,14 +30,18 @@ _BIAS_VARIABLE_NAME = "bias"
 
 def assert_like_rnncell(cell_name: str, cell: Any) -> None:
     """Raises TypeError if an object lacks what cells have."""
-    lacks = [name for name in ("output_size", "state_size", "zero_state") if not hasattr(cell, name)]
+    lacks = _lacking(cell)
     if lacks or not callable(cell):
         words = ", ".join(f"'{name}' property is missing" for name in lacks) or "is not callable"
         raise InvalidTypeError(f"The argument {cell_name!r} ({cell}) is not an RNNCell: {words}.")
 
 
 def _like_rnncell(cell: Any) -> bool:
-    return callable(cell) and all(hasattr(cell, name) for name in ("output_size", "state_size", "zero_state"))
+    return callable(cell) and not _lacking(cell)
+
+
+def _lacking(cell: Any) -> list[str]:
+    return [name for name in ("output_size", "state_size", "zero_state") if not hasattr(cell, name)]
 
 
 def _concat(prefix: Any, suffix: Any, static: bool = False) -> Any:

@@ -21,7 +21,7 @@ __all__ = ["smart_case", "smart_cond", "smart_constant_value"]
 def smart_cond(
     pred: Any, true_fn: Callable[[], Any] | None = None, false_fn: Callable[[], Any] | None = None, name: Any = None
 ) -> Any:
-    """The result of one of two functions, of which only one is called if the condition's value is known.
+    """The result of one of two functions; if the condition's value is known, the other is not called.
 
     Raises:
         TypeError: a function cannot be called, or the condition is neither a tensor nor a bool, 0 or 1.

@@ -21,7 +21,7 @@ __all__ = ["ProfilerHook"]
 
 
 class ProfilerHook(training.SessionRunHook):
-    """`tf.train.ProfilerHook`: writes `timeline-STEP.json` every so many steps or seconds, but for no step before.
+    """`tf.train.ProfilerHook`: writes `timeline-STEP.json` every so many steps or seconds; the first interval has none.
 
     The same measurements are added to the events of the folder, under the tag `step_STEP`.  Raises ValueError unless
     exactly one of `save_steps` and `save_secs` is given.

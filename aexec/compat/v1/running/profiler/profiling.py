@@ -50,7 +50,7 @@ def profile(
 
 
 class Profiler:
-    """`tf.profiler.Profiler`: the same for a graph of which several steps were traced.
+    """`tf.profiler.Profiler`: profiles a graph with traces of several steps.
 
     Args:
         graph: by default the current one.
